@@ -224,7 +224,8 @@ bool TakeLlamaFactory(const YamlEntry& entry, const YamlNode& file, const std::s
   if (entry.key == "dataset") {
     SetDatasets(datasets, draft);
   } else if (!datasets.empty()) {
-    draft.SetYaml("eval_dataset", datasets.front().settings.front().second);
+    for (const auto& [key, yaml] : datasets.front().settings)
+      if (key == "path") draft.SetYaml("eval_dataset", yaml);
     if (datasets.size() > 1)
       draft.Note(entry.key, entry.value, "there is one eval_dataset: the first of these");
   }

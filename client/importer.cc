@@ -11,7 +11,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "proto/snug/other_names.h"
@@ -22,7 +21,7 @@
 namespace snug::client {
 namespace {
 
-constexpr size_t kShownValue = 60;  // Characters of a value in a comment.
+constexpr size_t kShownValue = 60;  // Bytes of a value in a comment.
 constexpr const char* kSections[] = {"", "lora", "training", "memory"};
 
 // Names that one tool alone has.
@@ -67,12 +66,43 @@ bool IsPlain(const std::string& text) {
   });
 }
 
-// Numbers and truth values stay as they were written.
+// Numbers and truth values stay as they were written, but for space around them.
 std::string ScalarYaml(const std::string& text) {
   double number = 0;
   const std::string lower = absl::AsciiStrToLower(text);
-  if (absl::SimpleAtod(text, &number) || lower == "true" || lower == "false") return text;
-  return QuotedYaml(text);
+  if (absl::SimpleAtod(text, &number)) return std::string(absl::StripAsciiWhitespace(text));
+  return lower == "true" || lower == "false" ? text : QuotedYaml(text);
+}
+
+// "a, b" as a sequence.
+std::string ListYaml(const std::string& text) {
+  std::vector<std::string> parts;
+  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipWhitespace()))
+    parts.push_back(ScalarYaml(std::string(absl::StripAsciiWhitespace(part))));
+  return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
+}
+
+// As one line of a comment can have it: what stands behind a line break would be a setting.
+std::string InLine(const std::string& text) {
+  using nlohmann::json;
+  const std::string quoted = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+  auto line = json::parse(quoted, nullptr, /*allow_exceptions=*/false).get<std::string>();
+  for (char& c : line)
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = ' ';
+  return line;
+}
+
+// What has no place, and why.
+std::string NoteOf(const std::string& key, const std::string& value, const std::string& why) {
+  return absl::StrCat("#   ", InLine(key), ": ", InLine(value), "\n#       ", InLine(why));
+}
+
+// The beginning of a long value, which ends with a whole character.
+std::string Shortened(const std::string& value) {
+  if (value.size() <= kShownValue) return value;
+  size_t end = kShownValue;
+  while (end > 0 && (static_cast<unsigned char>(value[end]) & 0xC0) == 0x80) --end;
+  return value.substr(0, end) + "...";
 }
 
 // One top-level key of the tool's file.
@@ -92,7 +122,7 @@ void TakeKey(Tool tool, const YamlEntry& entry, const YamlNode& file, const std:
     case OurName::Kind::kField:
       if (!ours.value.empty()) return draft.SetText(ours.path, ours.value);
       if (ours.commas && scalar && absl::StrContains(value, ','))
-        return draft.SetYaml(ours.path, absl::StrCat("[", value, "]"));
+        return draft.SetYaml(ours.path, ListYaml(value));
       return draft.Set(ours.path, entry.value);
     case OurName::Kind::kUnknown:
       break;
@@ -185,13 +215,12 @@ bool JobDraft::IsLora() const {
 }
 
 void JobDraft::Note(const std::string& key, const YamlNode& value, absl::string_view why) {
-  std::string shown = FlowYaml(value);
-  if (shown.size() > kShownValue) shown = shown.substr(0, kShownValue) + "...";
-  notes_.push_back(absl::StrCat("#   ", key, ": ", absl::StrReplaceAll(shown, {{"\n", " "}}),
-                                "\n#       ", why));
+  notes_.push_back(NoteOf(key, Shortened(FlowYaml(value)), std::string(why)));
 }
 
-void JobDraft::Remark(absl::string_view text) { remarks_.push_back(absl::StrCat("# ", text)); }
+void JobDraft::Remark(absl::string_view text) {
+  remarks_.push_back(absl::StrCat("# ", InLine(std::string(text))));
+}
 
 // Sections one behind another, each with its settings in the order in which they were given.
 std::string JobDraft::Body(const std::vector<Setting>& settings) const {
@@ -223,10 +252,9 @@ std::string JobDraft::Text(absl::string_view from) const {
     }
     std::vector<std::string> whys;
     for (const YamlError& error : YamlErrors(read)) whys.push_back(error.message);
-    notes.push_back(absl::StrCat("#   ", setting.path, ": ", setting.yaml, "\n#       ",
-                                 absl::StrJoin(whys, "; ")));
+    notes.push_back(NoteOf(setting.path, setting.yaml, absl::StrJoin(whys, "; ")));
   }
-  std::string text = absl::StrCat("# ", from, "\n");
+  std::string text = absl::StrCat("# ", InLine(std::string(from)), "\n");
   for (const std::string& remark : remarks_) absl::StrAppend(&text, remark, "\n");
   absl::StrAppend(&text, Body(kept));
   if (!notes.empty())

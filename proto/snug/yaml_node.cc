@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "proto/snug/status_macros.h"
 #include "yaml-cpp/eventhandler.h"
@@ -24,7 +25,8 @@ constexpr size_t kMaxTextBytes = size_t{1} << 20;
 constexpr int kMaxDepth = 64;
 constexpr int kMaxNodes = 100'000;
 constexpr size_t kMaxShownErrors = 10;  // A file with more is of another kind altogether.
-// Of the errors on a status: ASCII's separators, which no YAML may hold as they are.
+// ASCII's separators stand between the errors on a status. No YAML may hold them as they are, but a
+// quoted text may spell them ("\x1e"), so that they are taken out of what a file says.
 constexpr const char* kPayload = "snug.YamlErrors";
 constexpr const char* kUnit = "\x1f";
 constexpr const char* kRecord = "\x1e";
@@ -118,6 +120,10 @@ int SecondDocumentLine(const std::string& text) {
   return has_two ? start.line() : 0;
 }
 
+std::string WithoutSeparators(const std::string& text) {
+  return absl::StrReplaceAll(text, {{kUnit, " "}, {kRecord, " "}});
+}
+
 }  // namespace
 
 absl::Status YamlStatus(absl::string_view place, std::vector<YamlError> errors) {
@@ -130,7 +136,8 @@ absl::Status YamlStatus(absl::string_view place, std::vector<YamlError> errors) 
     const std::string at = error.line == 0 ? "" : absl::StrCat(":", error.line);
     if (lines.size() < kMaxShownErrors)
       lines.push_back(absl::StrCat(place, at, ": ", error.message));
-    absl::StrAppend(&payload, error.line, kUnit, error.field, kUnit, error.message, kRecord);
+    absl::StrAppend(&payload, error.line, kUnit, WithoutSeparators(error.field), kUnit,
+                    WithoutSeparators(error.message), kRecord);
   }
   if (errors.size() > lines.size())
     lines.push_back(absl::StrCat(place, ": ", errors.size() - lines.size(), " more errors"));

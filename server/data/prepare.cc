@@ -25,6 +25,7 @@
 #include "server/data/sha256.h"
 #include "server/failpoint.h"
 #include "server/job/errors.h"
+#include "server/job/job_ref.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
 #include "server/job/transient.h"
@@ -82,9 +83,9 @@ bool IsRefused(const absl::Status& status) {
 
 absl::StatusOr<HeldFiles> HoldModel(const v1::JobSpec& spec, const std::string& model_dir,
                                     const Reach& reach) {
-  // Of a job's output the folder is the daemon's.
+  // Of what a job made the folder is the daemon's.
   absl::StatusOr<HeldFiles> held =
-      HeldFiles::OpenPresent(ModelFiles(model_dir), IsJobId(spec.model()) ? Reach{} : reach);
+      HeldFiles::OpenPresent(ModelFiles(model_dir), NamesJob(spec.model()) ? Reach{} : reach);
   if (!held.ok() && IsRefused(held.status()))
     return InvalidRequest({{"spec.model",
                             absl::StrCat(spec.model(),
@@ -364,7 +365,7 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
   run.on_stderr_line = [&](const std::string& line) {
     absl::string_view text = line;
     if (absl::ConsumePrefix(&text, "progress: ") && progress.say)
-      progress.say(absl::StrCat("its dataset is being prepared: ", text));
+      progress.say(absl::StrCat("its dataset is being prepared: ", ReadableText(text)));
     if (absl::ConsumePrefix(&text, "note: ")) spdlog::info("{}: {}", field, text);
   };
   const absl::Status ran = RunScript(run, field);

@@ -167,6 +167,13 @@ std::string MissingPart(const PrepareSettings& settings) {
   return "";
 }
 
+std::string ReadableText(absl::string_view written) {
+  using nlohmann::json;
+  const std::string quoted =
+      json(std::string(written)).dump(-1, ' ', false, json::error_handler_t::replace);
+  return json::parse(quoted, nullptr, /*allow_exceptions=*/false).get<std::string>();
+}
+
 absl::Status RunScript(const RunOptions& command, const std::string& field) {
   const absl::StatusOr<RunResult> result = Run(command);
   if (absl::IsDeadlineExceeded(result.status()))
@@ -191,7 +198,7 @@ absl::Status PrepareError(const RunResult& result, const std::string& field_of_r
       absl::StrSplit(absl::StripAsciiWhitespace(result.err), '\n');
   const nlohmann::json said =
       program::ParseJson(lines.back(), "snug-prepare", kErrorLimits).value_or(nullptr);
-  if (!said.is_object()) return PrepareFailed(result, lines.back());
+  if (!said.is_object()) return PrepareFailed(result, ReadableText(lines.back()));
   const auto text = [&](const char* key) {
     const auto found = said.find(key);
     return found != said.end() && found->is_string() ? found->get<std::string>() : std::string();

@@ -10,12 +10,12 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "server/shim/descriptor_message.h"
+#include "server/shim/launch_request.h"
 #include "server/shim/launch_wire.h"
 
 namespace {
@@ -26,35 +26,20 @@ using snug::shim::kMaxLaunchBytes;
 constexpr int kExitUsage = 64;        // EX_USAGE
 constexpr int kExitNoConnection = 1;  // The daemon hears that it was hung up.
 
-struct Request {
+struct Message {
   std::string text;
   int fd = -1;
 };
 
-bool Receive(int connection, Request& request) {
-  request.text.resize(kMaxLaunchBytes);
+bool Receive(int connection, Message& message) {
+  message.text.resize(kMaxLaunchBytes);
   std::vector<int> fds;
   const ssize_t got =
-      snug::shim::ReceiveWithDescriptors(connection, request.text.data(), request.text.size(), fds);
+      snug::shim::ReceiveWithDescriptors(connection, message.text.data(), message.text.size(), fds);
   if (got <= 0 || fds.size() != 1) return false;
-  request.fd = fds.front();
-  request.text.resize(static_cast<size_t>(got));
+  message.fd = fds.front();
+  message.text.resize(static_cast<size_t>(got));
   return true;
-}
-
-// Pointers into `text`, which ends with a zero; false: the number of arguments is none.
-bool Split(std::string& text, std::vector<char*>& arguments, std::vector<char*>& environment) {
-  if (text.empty() || text.back() != '\0') return false;
-  size_t at = std::strlen(text.c_str()) + 1;
-  const int count = std::atoi(text.c_str());
-  for (; at < text.size(); at += std::strlen(&text[at]) + 1) {
-    const bool argument = arguments.size() < static_cast<size_t>(count);
-    (argument ? arguments : environment).push_back(&text[at]);
-  }
-  const bool all = count > 0 && arguments.size() == static_cast<size_t>(count);
-  arguments.push_back(nullptr);
-  environment.push_back(nullptr);
-  return all;
 }
 
 // Descriptor 0 becomes /dev/null and `fd` the one that the program expects; nothing else of ours
@@ -74,23 +59,23 @@ int main(int argc, char**) {
     fprintf(stderr, "usage: snug-launch, its standard input a connection of snugd\n");
     return kExitUsage;
   }
-  Request request;
-  if (!Receive(STDIN_FILENO, request)) {
+  Message message;
+  if (!Receive(STDIN_FILENO, message)) {
     fprintf(stderr, "snug-launch: no request on standard input\n");
     return kExitNoConnection;
   }
-  std::vector<char*> arguments, environment;
-  if (!Split(request.text, arguments, environment)) {
+  snug::shim::LaunchRequest request;
+  if (!snug::shim::SplitLaunchRequest(message.text, request)) {
     fprintf(stderr, "snug-launch: a request that names no program\n");
     return kExitUsage;
   }
-  const int connection = Arrange(request.fd);
+  const int connection = Arrange(message.fd);
   const pid_t pid = getpid();
   if (connection < 0 || send(connection, &pid, sizeof pid, MSG_NOSIGNAL) != sizeof pid) {
     perror("snug-launch: cannot answer");
     return kExitNoConnection;
   }
-  execve(arguments[0], arguments.data(), environment.data());
-  fprintf(stderr, "snug-launch: cannot start %s: %s\n", arguments[0], strerror(errno));
+  execve(request.arguments[0], request.arguments.data(), request.environment.data());
+  fprintf(stderr, "snug-launch: cannot start %s: %s\n", request.arguments[0], strerror(errno));
   return kExitNoConnection;
 }

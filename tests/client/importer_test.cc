@@ -210,6 +210,38 @@ TEST_F(ImporterTest, ValuesThatDoNotFitAreComments) {
   ExpectNote("training.learning_rate", "must be a finite number");
 }
 
+// A line break in a name or in a value opens no line that a job file would read.
+TEST_F(ImporterTest, NothingOfAnotherFileEndsALineOfAComment) {
+  ImportText("base_model: m\n\"x\\nmodel: y\": 1\ndataset_prepared_path: \"a\\nmodel: y\"\n",
+             "x.yml");
+  EXPECT_EQ(spec_.model(), "m");
+  ExpectNote("x model: y", "no setting of this name");
+  // Several datasets are a list over several lines.
+  ImportText(
+      "base_model: m\ndatasets:\n"
+      "  - {path: a, type: {field_input: x}, split: \"\\e\"}\n"
+      "  - {path: b, type: alpaca, data_files: [c], split: \"\"}\n"
+      "lora_target_modules: \"q_proj]\\nmodel: [y\"\n",
+      "x.yml");
+  EXPECT_EQ(spec_.model(), "m");
+  ImportText(
+      "cutoff_len: 8\ndataset: [a, b]\nmax_samples: ten\nlora_target: \"q]\\nmodel: [y, v\"\n",
+      "x.yml");
+  EXPECT_EQ(spec_.model(), "");
+  ExpectNote("datasets", "max_samples must be a whole number");
+}
+
+// ASCII's separators in a value are no separators of what is said about it.
+TEST_F(ImporterTest, SeparatorsInAValueAreSpaces) {
+  ImportText("base_model: m\nlearning_rate: \"\\x1e\\x1f\"\n", "x.yml");
+  ExpectNote("training.learning_rate", "must be a finite number");
+}
+
+TEST_F(ImporterTest, AnEvaluationWithoutANameIsNone) {
+  ImportText("cutoff_len: 8\nmax_samples: 5\neval_dataset: [\"\"]\n", "x.yml");
+  EXPECT_EQ(spec_.eval_dataset(), "");
+}
+
 TEST_F(ImporterTest, TextIsQuotedWhereYamlWouldReadSomethingElse) {
   EXPECT_EQ(QuotedYaml("a/b-c.jsonl"), "a/b-c.jsonl");
   EXPECT_EQ(QuotedYaml("true"), "\"true\"");

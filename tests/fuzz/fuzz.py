@@ -24,6 +24,21 @@ HERE = ROOT / "tests" / "fuzz"
 JSON = ("worker/program/json", "worker/program/regular_file")
 MESSAGES = ("proto/snug/enum_words", "proto/snug/json")
 ERRORS = ("server/job/errors", "server/data/sha256")
+SAFETENSORS = ("worker/program/safetensors", "worker/program/safetensors_header")
+WRITTEN = tuple(f"worker/checkpoint/{name}" for name in ("new_file", "read_file", "sha256"))
+PREPARED = ("server/data/prepared_dataset", "server/data/prompts", "server/node/json_file")
+YAML = tuple(
+    f"proto/snug/{name}"
+    for name in (
+        "bytes",
+        "enum_words",
+        "key_hint",
+        "other_names",
+        "refused_names",
+        "yaml",
+        "yaml_node",
+    )
+)
 FAMILIES = sorted((ROOT / "worker" / "program" / "families").glob("*.cc"))
 # What each target is made of, without .cc.
 TARGETS = {
@@ -37,18 +52,7 @@ TARGETS = {
         *JSON,
     ),
     "tokenizer": ("worker/program/added_tokens", *JSON),
-    "yaml": tuple(
-        f"proto/snug/{name}"
-        for name in (
-            "bytes",
-            "enum_words",
-            "key_hint",
-            "other_names",
-            "refused_names",
-            "yaml",
-            "yaml_node",
-        )
-    ),
+    "yaml": YAML,
     "frames": ("server/node/framing",),
     "manifest": (
         "server/artifact/checkpoints",
@@ -65,12 +69,7 @@ TARGETS = {
     "json": MESSAGES,
     "witness": ("server/job/witness", "server/data/sha256"),
     "adapter_config": ("worker/program/adapter_config", *JSON),
-    "model_index": (
-        "worker/program/model_index",
-        "worker/program/safetensors",
-        "worker/program/safetensors_header",
-        *JSON,
-    ),
+    "model_index": ("worker/program/model_index", *SAFETENSORS, *JSON),
     "page_token": ("server/api/page_token", "server/job/random_id", *ERRORS),
     "metrics": ("server/api/metric_history", "server/node/json_file", *MESSAGES, *ERRORS, *JSON),
     "names": ("server/job/job_ref", "server/job/names", "server/job/random_id"),
@@ -83,13 +82,40 @@ TARGETS = {
         *ERRORS,
         *JSON,
     ),
+    "dataset": (
+        "worker/train/dataset",
+        "worker/weights/mapped_file",
+        "worker/program/batching",
+        *SAFETENSORS,
+        *PREPARED,
+        *JSON,
+    ),
+    "prepared": (*PREPARED, *SAFETENSORS, *MESSAGES, *JSON),
+    "prepare_error": ("server/data/prepare_command", *ERRORS, *JSON),
+    "prompts": ("worker/train/prompts", "server/data/prompts", *JSON),
+    "worker_manifest": (
+        "worker/checkpoint/manifest",
+        "worker/checkpoint/sha256",
+        "worker/program/json_text",
+        *JSON,
+    ),
+    "metrics_log": ("worker/train/metrics_log", *WRITTEN, *JSON),
+    "samples_log": ("worker/train/samples_log", *WRITTEN, *JSON),
+    "event_log": ("worker/report/event_log", "worker/report/crc32c", *WRITTEN, *JSON),
+    "assignment": ("worker/link/assignment", "worker/link/convert", *WRITTEN, *MESSAGES, *JSON),
+    "commands": ("worker/link/command_frames", "worker/link/convert"),
+    "launch": ("server/shim/launch_request",),
+    "importer": ("client/importer", "client/import_datasets", "client/import_tools", *YAML),
+    "read_trace": ("server/sim/read_trace",),
 }
 # Compiled without what guides the search: distances between words, whose every comparison would be
 # noted, which takes most of the time of job files with unknown names.
 UNGUIDED = ("proto/snug/key_hint",)
 # What a parser's file has beside the parser may need more: it comes from here, as the build has it.
 # Where that file is one of several that were compiled as one, the linker takes what it had first.
-LIBRARIES = tuple(f"proto/libsnug_{name}.a" for name in ("proto", "rpc", "json", "yaml"))
+LIBRARIES = tuple(
+    f"proto/libsnug_{name}.a" for name in ("proto", "rpc", "json", "yaml", "tensorboard")
+)
 LIBRARIES += ("server/libsnug_job.a", "server/libsnug_node.a", "worker/libsnug_program.a")
 PACKAGES = ("protobuf", "libcrypto", "yaml-cpp", "absl_status", "absl_statusor", "absl_strings")
 PACKAGES += ("absl_time", "absl_synchronization", "absl_cord", "absl_cleanup", "re2")
@@ -169,6 +195,7 @@ def _round(program, grown, limits):
         [*map(str, words), f"-artifact_prefix={grown}-", "-print_final_stats=1"],
         capture_output=True,
         text=True,
+        errors="replace",
         check=False,
         env={**os.environ, **OPTIONS},
     )

@@ -1,9 +1,11 @@
 // Job files and the daemon's configuration; the first byte says which. Behind a zero byte an
 // override follows.
 #include <cstdint>
+#include <cstdlib>
 #include <string_view>
 
 #include "proto/snug/yaml.h"
+#include "proto/snug/yaml_node.h"
 #include "snug/v1/config.pb.h"
 #include "snug/v1/job.pb.h"
 
@@ -17,7 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   snug::v1::DaemonConfig config;
   google::protobuf::Message* message = &config;
   if (bytes[0] % 2 == 0) message = &job;
-  const bool parsed = snug::ParseYaml(text.substr(0, zero), "input", message).ok();
-  if (parsed && !change.empty()) snug::ApplyOverride(change, message).IgnoreError();
+  const absl::Status parsed = snug::ParseYaml(text.substr(0, zero), "input", message);
+  if (!parsed.ok() && snug::YamlErrors(parsed).empty()) abort();
+  if (parsed.ok() && !change.empty()) snug::ApplyOverride(change, message).IgnoreError();
   return 0;
 }

@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "worker/link/command_frames.h"
 #include "worker/link/convert.h"
 
 namespace snug::link {
@@ -29,8 +30,6 @@ constexpr auto kHeartbeat = std::chrono::seconds(5);   // The node calls a worke
 constexpr auto kResultWait = std::chrono::seconds(1);  // result.json tells the node just the same.
 constexpr size_t kMaxCheckpointReports =
     16;  // Waiting for the daemon; older ones it finds on disk.
-// A few bytes, but for a plan: that of 1,000 layers of as many kinds has half of it.
-constexpr size_t kMaxCommandBytes = 1 << 20;
 
 class NoLink final : public WorkerLink {
  public:
@@ -53,24 +52,6 @@ std::string Framed(const v1::WorkerEvent& event) {
   google::protobuf::io::CodedOutputStream::WriteVarint32ToArray(
       static_cast<uint32_t>(body.size()), reinterpret_cast<uint8_t*>(framed.data()));
   return framed + body;
-}
-
-// Takes one message off the front of `buffer`; false when it is not all there. A frame that cannot
-// be one clears `healthy`.
-bool TakeCommand(std::string& buffer, v1::WorkerCommand& command, bool& healthy) {
-  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(buffer.data()),
-                                               static_cast<int>(buffer.size()));
-  uint32_t size = 0;
-  if (!input.ReadVarint32(&size)) {
-    healthy = buffer.size() < 5;
-    return false;
-  }
-  const auto header = static_cast<size_t>(input.CurrentPosition());
-  healthy = size <= kMaxCommandBytes;
-  if (!healthy || buffer.size() < header + size) return false;
-  healthy = command.ParseFromArray(buffer.data() + header, static_cast<int>(size));
-  buffer.erase(0, header + size);
-  return healthy;
 }
 
 // Of all threads.

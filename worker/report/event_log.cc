@@ -15,6 +15,7 @@
 #include "tensorboard/event.pb.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
+#include "worker/program/json.h"
 #include "worker/report/crc32c.h"
 
 namespace snug::report {
@@ -26,6 +27,8 @@ constexpr char kFileVersion[] = "brain.Event:2";
 constexpr char kEvaluation[] = "eval_";
 constexpr char kStep[] = "global_step";
 constexpr char kTime[] = "time";
+// A line is an object of some dozens of numbers.
+constexpr program::JsonLimits kLineLimits = {.depth = 4};
 
 template <typename Number>
 std::string LittleEndian(Number number) {
@@ -52,7 +55,8 @@ std::string TagOf(const std::string& key, bool evaluation) {
 tensorboard::Event EventOf(const ordered_json& line) {
   tensorboard::Event event;
   event.set_step(line[kStep].get<int64_t>());
-  event.set_wall_time(line.value(kTime, 0.0));
+  const auto time = line.find(kTime);
+  if (time != line.end() && time->is_number()) event.set_wall_time(time->get<double>());
   const bool evaluation = line.contains("eval_loss");
   for (const auto& [key, number] : line.items()) {
     const std::string tag = TagOf(key, evaluation);
@@ -112,7 +116,10 @@ absl::Status EventLog::Follow() {
 }
 
 absl::Status EventLog::AddLine(const std::string& line) {
-  const ordered_json json = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+  // ParseJson would not keep the order of the numbers.
+  const bool within = program::CheckJson(line, metrics_file_, kLineLimits).ok();
+  const ordered_json json =
+      within ? ordered_json::parse(line, nullptr, /*allow_exceptions=*/false) : ordered_json();
   const auto step = json.is_object() ? json.find(kStep) : json.end();
   if (step == json.end() || !step->is_number_integer())
     return absl::DataLossError(

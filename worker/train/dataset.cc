@@ -1,7 +1,7 @@
 #include "worker/train/dataset.h"
 
 #include <cmath>
-#include <fstream>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,10 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/augmentation.h"
+#include "worker/program/json.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::train {
 namespace {
+
+// dataset.json names every file of the dataset, and a folder may have a million images.
+constexpr program::JsonLimits kAboutLimits = {
+    .bytes = int64_t{512} << 20, .values = 2'000'000, .depth = 4};
 
 absl::StatusOr<const program::TensorEntry*> Find(const program::TensorIndex& index,
                                                  const std::string& path, const char* name,
@@ -25,11 +30,29 @@ absl::StatusOr<const program::TensorEntry*> Find(const program::TensorIndex& ind
   return &found->second;
 }
 
-// What dataset.json says of the dataset; null where it says nothing.
-nlohmann::json Said(const std::string& folder, const char* key) {
-  std::ifstream file(folder + "/dataset.json");
-  const nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() && json.contains(key) ? json[key] : nlohmann::json();
+// The mapping begins at a page, so that a value can be read where it lies when its place in the
+// file is a multiple of its size.
+template <typename Value>
+absl::StatusOr<const Value*> InPlace(const weights::MappedFile& file,
+                                     const program::TensorEntry& entry) {
+  if (entry.begin % static_cast<int64_t>(sizeof(Value)) == 0)
+    return reinterpret_cast<const Value*>(file.data() + entry.begin);
+  return absl::InvalidArgumentError(absl::StrCat(entry.file, ": a tensor of type ", entry.dtype,
+                                                 " begins at byte ", entry.begin,
+                                                 ", which is no multiple of ", sizeof(Value)));
+}
+
+// What dataset.json says; null where there is none.
+absl::StatusOr<nlohmann::json> AboutIn(const std::string& folder) {
+  absl::StatusOr<nlohmann::json> about =
+      program::ReadJsonFile(folder + "/dataset.json", kAboutLimits);
+  if (absl::IsNotFound(about.status())) return nlohmann::json();
+  return about;
+}
+
+// What dataset.json says under a key; null where it says nothing.
+nlohmann::json Said(const nlohmann::json& about, const char* key) {
+  return about.is_object() && about.contains(key) ? about[key] : nlohmann::json();
 }
 
 }  // namespace
@@ -43,11 +66,11 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
   ASSIGN_OR_RETURN(const auto* offsets, Find(index, path, "row_offsets", "I64"));
   Dataset dataset;
   ASSIGN_OR_RETURN(dataset.file_, weights::MappedFile::Open(path));
-  dataset.ids_ = reinterpret_cast<const int32_t*>(dataset.file_.data() + ids->begin);
-  dataset.weights_ = reinterpret_cast<const float*>(dataset.file_.data() + weights->begin);
+  ASSIGN_OR_RETURN(dataset.ids_, InPlace<int32_t>(dataset.file_, *ids));
+  ASSIGN_OR_RETURN(dataset.weights_, InPlace<float>(dataset.file_, *weights));
+  ASSIGN_OR_RETURN(const int64_t* first_offset, InPlace<int64_t>(dataset.file_, *offsets));
   const int64_t rows = offsets->shape[0] - 1, tokens = ids->shape[0];
-  dataset.offsets_ = {reinterpret_cast<const int64_t*>(dataset.file_.data() + offsets->begin),
-                      static_cast<size_t>(rows + 1)};
+  dataset.offsets_ = {first_offset, static_cast<size_t>(rows + 1)};
   if (weights->shape[0] != tokens || rows < 1 || dataset.offset(0) != 0 ||
       dataset.offset(rows) != tokens) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", tokens, " ids, ", weights->shape[0],
@@ -68,23 +91,24 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
     if (lines->shape[0] != rows)
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": ", lines->shape[0], " source lines for ", rows, " rows"));
-    dataset.lines_ = reinterpret_cast<const int64_t*>(dataset.file_.data() + lines->begin);
+    ASSIGN_OR_RETURN(dataset.lines_, InPlace<int64_t>(dataset.file_, *lines));
   }
   RETURN_IF_ERROR(dataset.ReadLabels(index, path));
   RETURN_IF_ERROR(dataset.ReadImages(index, path));
-  RETURN_IF_ERROR(dataset.ReadMaskTokens(folder, vocabulary));
   ASSIGN_OR_RETURN(dataset.second_begins_, dataset.OfRows(index, path, "second_begins"));
-  for (const nlohmann::json& name : Said(folder, "label_names"))
-    if (name.is_string()) dataset.label_names_.push_back(name.get<std::string>());
-  const nlohmann::json sha256 = Said(folder, "sha256"), first = Said(folder, "first_added_id");
-  if (sha256.is_string()) dataset.sha256_ = sha256.get<std::string>();
-  if (first.is_number_integer()) dataset.first_added_ = first.get<int64_t>();
+  RETURN_IF_ERROR(dataset.ReadAbout(folder, vocabulary));
   dataset.source_ = std::move(source);
   return dataset;
 }
 
-absl::Status Dataset::ReadMaskTokens(const std::string& folder, int64_t vocabulary) {
-  const nlohmann::json mask = Said(folder, "mask_token_id"), size = Said(folder, "mask_vocabulary");
+absl::Status Dataset::ReadAbout(const std::string& folder, int64_t vocabulary) {
+  ASSIGN_OR_RETURN(const nlohmann::json about, AboutIn(folder));
+  for (const nlohmann::json& name : Said(about, "label_names"))
+    if (name.is_string()) label_names_.push_back(name.get<std::string>());
+  const nlohmann::json sha256 = Said(about, "sha256"), first = Said(about, "first_added_id");
+  if (sha256.is_string()) sha256_ = sha256.get<std::string>();
+  if (first.is_number_integer()) first_added_ = first.get<int64_t>();
+  const nlohmann::json mask = Said(about, "mask_token_id"), size = Said(about, "mask_vocabulary");
   if (mask.is_null()) return absl::OkStatus();
   const auto within = [&](const nlohmann::json& number, int64_t least, int64_t most) {
     return number.is_number_integer() && number >= least && number <= most;
@@ -102,16 +126,15 @@ absl::Status Dataset::ReadSources(const program::TensorIndex& index, const std::
   if (!index.contains("source_ids")) return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto* ids, Find(index, path, "source_ids", "I32"));
   ASSIGN_OR_RETURN(const auto* offsets, Find(index, path, "source_offsets", "I64"));
-  source_ids_ = reinterpret_cast<const int32_t*>(file_.data() + ids->begin);
-  source_offsets_ = {reinterpret_cast<const int64_t*>(file_.data() + offsets->begin),
-                     static_cast<size_t>(offsets->shape[0])};
-  if (source_offsets_.size() != offsets_.size() || source_offsets_.front() != 0 ||
-      source_offsets_.back() != ids->shape[0])
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", ids->shape[0], " ids of ", source_offsets_.size() - 1,
-                     " sources do not belong to ", lengths_.rows, " rows"));
-  for (int64_t row = 0; row < lengths_.rows; ++row) {
-    if (source_tokens(row) < 1)
+  ASSIGN_OR_RETURN(source_ids_, InPlace<int32_t>(file_, *ids));
+  source_offsets_ = file_.data() + offsets->begin;
+  const int64_t rows = lengths_.rows;
+  if (offsets->shape[0] != rows + 1 || SourceOffset(0) != 0 || SourceOffset(rows) != ids->shape[0])
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", ids->shape[0], " ids of ",
+                                                   offsets->shape[0] - 1,
+                                                   " sources do not belong to ", rows, " rows"));
+  for (int64_t row = 0; row < rows; ++row) {
+    if (SourceOffset(row + 1) <= SourceOffset(row))
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": the source of row ", row, " is empty"));
     source_lengths_.Add(source_tokens(row));
@@ -125,12 +148,17 @@ absl::Status Dataset::ReadSources(const program::TensorIndex& index, const std::
   return absl::OkStatus();
 }
 
+int64_t Dataset::SourceOffset(int64_t row) const {
+  int64_t offset = 0;
+  std::memcpy(&offset, source_offsets_ + row * static_cast<int64_t>(sizeof offset), sizeof offset);
+  return offset;
+}
+
 absl::StatusOr<const int32_t*> Dataset::OfRows(const program::TensorIndex& index,
                                                const std::string& path, const char* name) const {
   if (!index.contains(name)) return nullptr;
   ASSIGN_OR_RETURN(const auto* found, Find(index, path, name, "I32"));
-  if (found->shape[0] == lengths_.rows)
-    return reinterpret_cast<const int32_t*>(file_.data() + found->begin);
+  if (found->shape[0] == lengths_.rows) return InPlace<int32_t>(file_, *found);
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": ", found->shape[0], " ", name, " for ", lengths_.rows, " rows"));
 }
@@ -142,7 +170,7 @@ absl::Status Dataset::ReadLabels(const program::TensorIndex& index, const std::s
     if (labels->shape[0] != lengths_.tokens)
       return absl::InvalidArgumentError(absl::StrCat(
           path, ": ", labels->shape[0], " token labels for ", lengths_.tokens, " tokens"));
-    token_labels_ = reinterpret_cast<const int32_t*>(file_.data() + labels->begin);
+    ASSIGN_OR_RETURN(token_labels_, InPlace<int32_t>(file_, *labels));
   }
   const auto found = index.find("labels");
   if (found == index.end() || found->second.dtype != "F32") {
@@ -153,7 +181,7 @@ absl::Status Dataset::ReadLabels(const program::TensorIndex& index, const std::s
   if (entry.shape.size() != 2 || entry.shape[0] != lengths_.rows || entry.shape[1] < 1)
     return absl::InvalidArgumentError(absl::StrCat(path, ": labels of type F32 need the shape [",
                                                    lengths_.rows, ", outputs of the head]"));
-  targets_ = reinterpret_cast<const float*>(file_.data() + entry.begin);
+  ASSIGN_OR_RETURN(targets_, InPlace<float>(file_, entry));
   targets_per_row_ = entry.shape[1];
   for (int64_t i = 0; i < lengths_.rows * targets_per_row_; ++i) {
     if (!std::isfinite(targets_[i]))
@@ -169,15 +197,15 @@ absl::Status Dataset::ReadImages(const program::TensorIndex& index, const std::s
   if (pixels == index.end()) return absl::OkStatus();
   const std::vector<int64_t>& shape = pixels->second.shape;
   const bool known = pixels->second.dtype == "U8" && shape.size() == 4 &&
-                     shape[0] == lengths_.rows && shape[1] == shape[2] && values != index.end() &&
-                     values->second.dtype == "F32" &&
+                     shape[0] == lengths_.rows && shape[1] == shape[2] && shape[1] >= 1 &&
+                     shape[3] >= 1 && values != index.end() && values->second.dtype == "F32" &&
                      values->second.shape == std::vector<int64_t>{shape[3], kPixelValues};
   if (!known)
     return absl::InvalidArgumentError(absl::StrCat(
         path, ": images need pixels U8 [", lengths_.rows,
         ", size, size, channels] and pixel_values F32 [channels, ", kPixelValues, "]"));
   pixels_ = reinterpret_cast<const uint8_t*>(file_.data() + pixels->second.begin);
-  pixel_values_ = reinterpret_cast<const float*>(file_.data() + values->second.begin);
+  ASSIGN_OR_RETURN(pixel_values_, InPlace<float>(file_, values->second));
   image_size_ = shape[1];
   image_channels_ = shape[3];
   for (int64_t i = 0; i < image_channels_ * kPixelValues; ++i) {
@@ -193,15 +221,15 @@ absl::Status Dataset::ReadOriginals(const program::TensorIndex& index, const std
   ASSIGN_OR_RETURN(const auto* pixels, Find(index, path, "originals", "U8"));
   ASSIGN_OR_RETURN(const auto* offsets, Find(index, path, "original_offsets", "I64"));
   ASSIGN_OR_RETURN(original_widths_, OfRows(index, path, "original_widths"));
-  original_offsets_ = reinterpret_cast<const int64_t*>(file_.data() + offsets->begin);
+  ASSIGN_OR_RETURN(original_offsets_, InPlace<int64_t>(file_, *offsets));
   const int64_t rows = lengths_.rows, most = program::kOriginalSides * image_size_;
   bool whole = original_widths_ != nullptr && offsets->shape[0] == rows + 1 &&
                original_offsets_[0] == 0 && original_offsets_[rows] == pixels->shape[0];
   for (int64_t row = 0; whole && row < rows; ++row) {
     const int64_t width = original_widths_[row], line = width * image_channels_;
-    const int64_t bytes = original_offsets_[row + 1] - original_offsets_[row];
-    whole =
-        width >= 1 && width <= most && bytes >= line && bytes <= most * line && bytes % line == 0;
+    const int64_t begin = original_offsets_[row], end = original_offsets_[row + 1];
+    whole = width >= 1 && width <= most && end > begin && end - begin >= line &&
+            end - begin <= most * line && (end - begin) % line == 0;
   }
   if (!whole)
     return absl::InvalidArgumentError(
@@ -221,14 +249,14 @@ std::string Dataset::NameOf(int64_t row) const {
   return has_source_lines() ? absl::StrCat(source_, ":", lines_[row]) : absl::StrCat(row);
 }
 
-// None is empty, so that all of them lie within the file.
+// Each row ends behind where it begins, so that all of them lie within the file. The offsets are
+// compared, because the difference of two that are wrong need not be a number of 64 bits.
 absl::Status Dataset::CountLengths(const std::string& path) {
   const auto rows = static_cast<int64_t>(offsets_.size()) - 1;
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t tokens = offset(row + 1) - offset(row);
-    if (tokens < 1)
+    if (offset(row + 1) <= offset(row))
       return absl::InvalidArgumentError(absl::StrCat(path, ": row ", row, " is empty"));
-    lengths_.Add(tokens);
+    lengths_.Add(tokens(row));
   }
   return absl::OkStatus();
 }

@@ -86,7 +86,7 @@ class Dataset {
   int64_t first_added() const { return first_added_; }
 
  private:
-  int64_t SourceOffset(int64_t row) const { return source_offsets_[static_cast<size_t>(row)]; }
+  int64_t SourceOffset(int64_t row) const;
   absl::Status ReadSources(const program::TensorIndex& index, const std::string& path,
                            int64_t vocabulary);
   int64_t offset(int64_t row) const { return offsets_[static_cast<size_t>(row)]; }
@@ -94,7 +94,7 @@ class Dataset {
   absl::StatusOr<const int32_t*> OfRows(const program::TensorIndex& index, const std::string& path,
                                         const char* name) const;
   absl::Status ReadLabels(const program::TensorIndex& index, const std::string& path);
-  absl::Status ReadMaskTokens(const std::string& folder, int64_t vocabulary);
+  absl::Status ReadAbout(const std::string& folder, int64_t vocabulary);
   absl::Status ReadImages(const program::TensorIndex& index, const std::string& path);
   absl::Status ReadOriginals(const program::TensorIndex& index, const std::string& path);
   absl::Status CountLengths(const std::string& path);
@@ -110,7 +110,8 @@ class Dataset {
   const int32_t* token_labels_ = nullptr;  // Or null.
   MaskTokens mask_tokens_;
   const int32_t* source_ids_ = nullptr;  // Or null.
-  std::span<const int64_t> source_offsets_;
+  // I64 [rows + 1], at any byte: snug-prepare writes it behind tensors of an odd number of I32.
+  const char* source_offsets_ = nullptr;
   program::LengthCounts source_lengths_;
   const int32_t* second_begins_ = nullptr;  // Or null.
   const uint8_t* pixels_ = nullptr;         // Or null.

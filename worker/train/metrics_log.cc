@@ -17,6 +17,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
+#include "worker/program/json.h"
 
 namespace snug::train {
 namespace {
@@ -24,6 +25,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::string_view kEval = "eval_";
+// A line is an object of some dozens of numbers.
+constexpr program::JsonLimits kMetricsLimits = {.depth = 4};
 
 struct ParsedLine {
   int64_t step = -1;  // -1: not a line of this log.
@@ -80,7 +83,7 @@ ParsedLine Parsed(const Json& json) {
 }
 
 ParsedLine ParseLine(const std::string& line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto json = program::ParseJson(line, "a line of metrics", kMetricsLimits).value_or(nullptr);
   return json.is_object() ? Parsed(json) : ParsedLine{};
 }
 

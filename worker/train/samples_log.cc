@@ -7,9 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/checkpoint/new_file.h"
+#include "worker/program/json.h"
 
 namespace snug::train {
 namespace {
+
+// A line holds a prompt, its answer, and a number for each of the answer's tokens.
+constexpr program::JsonLimits kSampleLimits = {
+    .bytes = int64_t{64} << 20, .values = 1'000'000, .depth = 4};
 
 std::string Quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -29,7 +34,7 @@ absl::Status BeginSamples(const std::string& path, const std::string& previous, 
   std::string kept;
   std::ifstream file(previous, std::ios::binary);
   for (std::string line; !previous.empty() && std::getline(file, line) && !file.eof();) {
-    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto json = program::ParseJson(line, previous, kSampleLimits).value_or(nullptr);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
       return absl::DataLossError(absl::StrCat(previous, ": not a line of samples"));
     if (json["step"].get<int64_t>() > step) break;

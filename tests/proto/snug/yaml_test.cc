@@ -139,6 +139,18 @@ TEST(ParseYamlTest, TenErrorsAreShownAndTheOthersCounted) {
   EXPECT_THAT(errors[14].message, StartsWith("unknown key \"zz13qq\""));
 }
 
+// What a quoted text spells does not separate what is said of it.
+TEST(ParseYamlTest, ErrorsAreReadBackWhateverTheFileHolds) {
+  v1::JobSpec spec;
+  const absl::Status status =
+      ParseYaml("priority: \"\\x1e\\x1f\"\n\"\\x1e\": 1\n", "job.yaml", &spec);
+  const std::vector<YamlError> errors = YamlErrors(status);
+  ASSERT_EQ(errors.size(), 2u);
+  EXPECT_EQ(errors[0].field, "priority");
+  EXPECT_THAT(errors[0].message, HasSubstr("must be a whole number"));
+  EXPECT_EQ(errors[1].line, 2);
+}
+
 // The JSON of a job's own spec, as the client prints it, is a job file.
 TEST(ParseYamlTest, JsonWithNamesOfWhatIsNotGivenIsRead) {
   const v1::JobSpec spec = Parsed(

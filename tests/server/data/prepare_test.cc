@@ -325,6 +325,19 @@ TEST_F(PrepareTest, ProgressIsSaidLineByLine) {
                                          "its dataset is being prepared: 9 of 18 rows"));
 }
 
+// A message that ends within a character can be kept in the job's record, and so can progress.
+TEST_F(PrepareTest, WhatIsNoTextIsReplaced) {
+  Preparer preparer = With("printf 'progress: \\303\\nhalf \\303' >&2; exit 1");
+  std::vector<std::string> said;
+  const auto say = [&](const std::string& text) { said.push_back(text); };
+  const absl::Status status = preparer.Prepare(spec_, dir_ + "/model", {.say = say}).status();
+  EXPECT_THAT(said, testing::ElementsAre("its dataset is being prepared: \xEF\xBF\xBD"));
+  const v1::Error error = ToJobError(status);
+  EXPECT_THAT(error.message(), testing::EndsWith("exit code 1: half \xEF\xBF\xBD"));
+  v1::Error record;
+  EXPECT_TRUE(record.ParseFromString(error.SerializeAsString()));
+}
+
 // Of a file that takes seconds to be read: when nobody waits for it any more, or not so long.
 TEST_F(PrepareTest, ReadingALargeFileEndsWhenItIsNotWanted) {
   Preparer preparer = With();

@@ -130,6 +130,19 @@ TEST(EventLogTest, RefusesWhatIsThereAndWhatIsBroken) {
   Add(metrics, "{\"loss\":3,\"global_step\":1}\nnot of it\n");
   EXPECT_EQ(log->Follow().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(Shown(folder / "other"), ElementsAre("1 train/loss=3"));
+  WriteText(metrics, std::string(100'000, '[') + "\n");
+  EXPECT_EQ(EventLog::Create(folder / "deep", metrics).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+// A time that is no number is left out, as other values of another kind are.
+TEST(EventLogTest, ValuesThatAreNoNumbersAreLeftOut) {
+  const TempFolder folder;
+  const std::string metrics = folder / "metrics.jsonl", path = folder / "events";
+  WriteText(metrics, "{\"loss\":3,\"grad_norm\":[1],\"global_step\":1,\"time\":\"noon\"}\n");
+  SNUG_ASSERT_OK(EventLog::Create(path, metrics));
+  EXPECT_THAT(Shown(path), ElementsAre("1 train/loss=3"));
+  EXPECT_EQ(Events(path).back().wall_time(), 0.0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Datasets as snug-prepare writes them, and as another program may.
 #include "worker/train/dataset.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -14,6 +15,7 @@ namespace {
 using program::FreshDirectory;
 using program::LittleEndian64;
 using program::WriteFile;
+using testing::HasSubstr;
 
 // Two rows of one token each, from lines 3 and 8 of the file. The data: offsets, lines, ids,
 // weights.
@@ -40,7 +42,6 @@ class DatasetTest : public ::testing::Test {
                         data);
   }
 
- private:
   static std::string WriteTensors(const std::string& header, const std::vector<uint64_t>& numbers) {
     const std::filesystem::path folder = FreshDirectory();
     std::string data;
@@ -96,6 +97,77 @@ TEST_F(DatasetTest, SourcesHaveLengthsOfTheirOwn) {
     const auto refused = Dataset::Open(WriteSources(bad), 10);
     EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
   }
+}
+
+// Rows whose lengths add up to all tokens only if a sum goes round 64 bits: a step would read far
+// behind the file.
+TEST_F(DatasetTest, OffsetsThatGoRoundAreRefused) {
+  constexpr uint64_t kQuarter = uint64_t{1} << 62;
+  const std::string path =
+      WriteTensors(R"({"row_offsets":{"dtype":"I64","shape":[5],"data_offsets":[0,40]},)"
+                   R"("input_ids":{"dtype":"I32","shape":[2],"data_offsets":[40,48]},)"
+                   R"("loss_weights":{"dtype":"F32","shape":[2],"data_offsets":[48,56]}})",
+                   {0, kQuarter, 2 * kQuarter - 1, 3 * kQuarter, 2, 0, 0});
+  EXPECT_THAT(std::string(Dataset::Open(path, 10).status().message()), HasSubstr("row 2 is empty"));
+}
+
+// snug-prepare writes the sources' offsets behind tensors of as many I32 as there are rows.
+TEST_F(DatasetTest, SourcesMayBeginAtAnyFourthByte) {
+  const auto dataset = Dataset::Open(
+      WriteTensors(R"({"row_offsets":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
+                   R"("input_ids":{"dtype":"I32","shape":[1],"data_offsets":[16,20]},)"
+                   R"("loss_weights":{"dtype":"F32","shape":[1],"data_offsets":[20,24]},)"
+                   R"("source_file":{"dtype":"I32","shape":[1],"data_offsets":[24,28]},)"
+                   R"("source_offsets":{"dtype":"I64","shape":[2],"data_offsets":[28,44]},)"
+                   R"("source_ids":{"dtype":"I32","shape":[1],"data_offsets":[44,48]}})",
+                   {0, 1, 0, 0, uint64_t{1} << 32, uint64_t{7} << 32}),
+      10);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ(dataset->source_tokens(0), 1);
+  EXPECT_EQ(dataset->source_ids(0)[0], 7);
+}
+
+// Other tensors lie where their values can be read in place.
+TEST_F(DatasetTest, ValuesAtOddBytesAreRefused) {
+  const std::string path =
+      WriteTensors(R"({"other":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},)"
+                   R"("row_offsets":{"dtype":"I64","shape":[2],"data_offsets":[4,20]},)"
+                   R"("input_ids":{"dtype":"I32","shape":[1],"data_offsets":[20,24]},)"
+                   R"("loss_weights":{"dtype":"F32","shape":[1],"data_offsets":[24,28]},)"
+                   R"("more":{"dtype":"I32","shape":[1],"data_offsets":[28,32]}})",
+                   {0, uint64_t{1} << 32, 0, 0});
+  EXPECT_THAT(std::string(Dataset::Open(path, 10).status().message()),
+              HasSubstr("a tensor of type I64 begins at byte"));
+}
+
+// An image without a channel has lines of no byte.
+TEST_F(DatasetTest, ImagesWithoutAChannelAreRefused) {
+  const std::string path =
+      WriteTensors(R"({"row_offsets":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
+                   R"("original_offsets":{"dtype":"I64","shape":[2],"data_offsets":[16,32]},)"
+                   R"("original_widths":{"dtype":"I32","shape":[1],"data_offsets":[32,36]},)"
+                   R"("input_ids":{"dtype":"I32","shape":[1],"data_offsets":[36,40]},)"
+                   R"("loss_weights":{"dtype":"F32","shape":[1],"data_offsets":[40,44]},)"
+                   R"("other":{"dtype":"F32","shape":[1],"data_offsets":[44,48]},)"
+                   R"("pixel_values":{"dtype":"F32","shape":[0,256],"data_offsets":[48,48]},)"
+                   R"("pixels":{"dtype":"U8","shape":[1,2,2,0],"data_offsets":[48,48]},)"
+                   R"("originals":{"dtype":"U8","shape":[0],"data_offsets":[48,48]}})",
+                   {0, 1, 0, 0, 1, 0});
+  EXPECT_THAT(std::string(Dataset::Open(path, 10).status().message()),
+              HasSubstr("images need pixels U8 [1, size, size, channels]"));
+}
+
+// What dataset.json says is read within limits; a file that is not there says nothing.
+TEST_F(DatasetTest, WhatIsSaidOfItIsReadWithinLimits) {
+  const std::string folder =
+      Write(R"("other":{"dtype":"I64","shape":[2],"data_offsets":[24,40]},)");
+  WriteFile(folder + "/dataset.json", "{\"mask_token_id\": " + std::string(100'000, '['));
+  EXPECT_THAT(std::string(Dataset::Open(folder, 10).status().message()),
+              HasSubstr("dataset.json: \"mask_token_id\": nested deeper than 4 levels"));
+  std::filesystem::remove(folder + "/dataset.json");
+  const auto dataset = Dataset::Open(folder, 10);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ(dataset->sha256(), "");
 }
 
 // kB of a mapped file that are this process's memory.

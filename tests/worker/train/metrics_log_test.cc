@@ -214,6 +214,8 @@ TEST(MetricsLogTest, NamesTheLineThatIsBroken) {
               HasSubstr("previous.jsonl:2: not a line of metrics"));
   EXPECT_THAT(ResumeError(folder, one + "\n", 2), HasSubstr(":2: not a line of metrics"));
   EXPECT_THAT(ResumeError(folder, "[1]\n", 1), HasSubstr(":1: not a line of metrics"));
+  const std::string deep = std::string(100'000, '[') + "\n";
+  EXPECT_THAT(ResumeError(folder, one + deep + two, 2), HasSubstr(":2: not a line of metrics"));
   EXPECT_THAT(ResumeError(folder, one + three, 3), HasSubstr(":2: step 3 behind step 1"));
   EXPECT_THAT(ResumeError(folder, one + one + two, 2), HasSubstr(":2: step 1 behind step 1"));
   EXPECT_THAT(ResumeError(folder, one + two, 3),

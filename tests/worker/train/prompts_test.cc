@@ -105,5 +105,19 @@ TEST(SamplesLogTest, AResumedLogHasTheLinesUpToItsStep) {
   EXPECT_EQ(Shown({4, "p\"", "a\nb", {}}), R"(sample after step 4: "p\"" -> "a\nb")");
 }
 
+// A line that nests deeper than any of the log is none of it, and so is one that says a step twice.
+TEST(SamplesLogTest, LinesOfAnotherKindAreRefused) {
+  const TempFolder folder;
+  const std::string first = folder / "one.jsonl", second = folder / "two.jsonl";
+  for (const std::string& line :
+       {std::string(100'000, '['), "{\"step\":2,\"tokens\":" + std::string(100'000, '['),
+        std::string(R"({"step":2,"step":3})"), std::string(R"({"step":"2"})")}) {
+    WriteText(first, line + "\n");
+    const absl::Status status = BeginSamples(second, first, 4);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(status.message(), first + ": not a line of samples");
+  }
+}
+
 }  // namespace
 }  // namespace snug::train
