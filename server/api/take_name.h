@@ -3,6 +3,7 @@
 #ifndef SERVER_API_TAKE_NAME_H_
 #define SERVER_API_TAKE_NAME_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -10,26 +11,43 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/job/job_ref.h"
 #include "server/job/names.h"
 
 namespace snug::server {
+
+template <typename Request>
+absl::Status TakeStep(int64_t step, Request& request) {
+  if (request.has_checkpoint_step() && request.checkpoint_step() != step)
+    return InvalidRequest(
+        {{"checkpoint_step", absl::StrCat(request.checkpoint_step(), ", and the name is of ", step),
+          "BAD_FIELD"}});
+  request.set_checkpoint_step(step);
+  return absl::OkStatus();
+}
+
+// JOB/checkpoints/STEP, as a job file names a checkpoint: JOB stays in `id`.
+template <typename Request>
+absl::Status TakeJobRef(Request& request) {
+  if constexpr (requires { request.set_checkpoint_step(0); }) {
+    const std::optional<JobRef> ref = ParseJobRef(request.id());
+    if (!ref || !ref->step) return absl::OkStatus();
+    RETURN_IF_ERROR(TakeStep(*ref->step, request));
+    request.set_id(ref->job);
+  }
+  return absl::OkStatus();
+}
 
 // A checkpoint's or an artifact's name in `id`: that of its job stays there, and the rest goes to
 // the fields that it is said by else. INVALID_ARGUMENT: these say something else.
 template <typename Request>
 absl::Status TakeJobName(Request& request) {
   const std::optional<ResourceName> name = ParseName(request.id());
+  if (!name) return TakeJobRef(request);
   // A method that is about no checkpoint does not know one by its name.
-  if (!name || name->kind != ResourceName::kJob) return absl::OkStatus();
+  if (name->kind != ResourceName::kJob) return absl::OkStatus();
   if constexpr (requires { request.set_checkpoint_step(0); }) {
-    if (name->checkpoint_step) {
-      if (request.has_checkpoint_step() && request.checkpoint_step() != *name->checkpoint_step)
-        return InvalidRequest({{"checkpoint_step",
-                                absl::StrCat(request.checkpoint_step(), ", and the name is of ",
-                                             *name->checkpoint_step),
-                                "BAD_FIELD"}});
-      request.set_checkpoint_step(*name->checkpoint_step);
-    }
+    if (name->checkpoint_step) RETURN_IF_ERROR(TakeStep(*name->checkpoint_step, request));
     bool whole = name->artifact.empty();
     if constexpr (requires { request.set_path(""); }) {
       if (!whole && !request.path().empty() && request.path() != name->artifact)
