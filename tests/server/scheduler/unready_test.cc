@@ -115,8 +115,6 @@ TEST_F(UnreadyTest, AJobThatIsGoneIsNotAskedFor) {
   Visit();
   unready_.Remove({0, 0, "a1"}, "a");
   EXPECT_THAT(Visit(9), ElementsAre("a2"));
-  answers_ = {{"a2", Answer::kLater}};
-  EXPECT_THAT(Visit(9), ElementsAre("a2"));
   unready_.Remove({0, 1, "a2"}, "a");
   EXPECT_THAT(Visit(9), IsEmpty());
 }
