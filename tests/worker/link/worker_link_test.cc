@@ -16,6 +16,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "gtest/gtest.h"
 #include "snug/v1/worker.pb.h"
+#include "worker/link/command_frames.h"
 
 namespace snug::link {
 namespace {
@@ -98,6 +99,18 @@ class WorkerLinkTest : public ::testing::Test {
   const std::string path_ = "/tmp/snug_link_test." + std::to_string(getpid());
   train::AttemptOptions attempt_;
 };
+
+// A length is one of 32 bits or none, whether it comes at once or byte by byte.
+TEST(TakeCommandTest, ALongLengthIsNone) {
+  const std::string frame("\x82\x80\x80\x80\x80\x80\x00\x0a\x00", 9);
+  for (const size_t came : {size_t{5}, frame.size()}) {
+    std::string buffer = frame.substr(0, came);
+    v1::WorkerCommand command;
+    bool healthy = true;
+    EXPECT_FALSE(TakeCommand(buffer, command, healthy)) << came;
+    EXPECT_FALSE(healthy) << came;
+  }
+}
 
 // Before the first report: a worker that loads its model for minutes is known to be alive.
 TEST_F(WorkerLinkTest, SaysHelloAtOnceThenReports) {
