@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import sys
 import tempfile
 
 import tokenise
@@ -68,7 +69,7 @@ class Maker:
         processes = min(rows // ROWS_PER_PROCESS, _cores(), memory, MAX_PROCESSES)
         if processes < 2:
             return map(self.make, self._slices())
-        return self._forked(processes)
+        return self._forked_or_alone(processes)
 
     def make(self, items):
         """The Part of [(number, source, record, times)]."""
@@ -110,9 +111,21 @@ class Maker:
         while items := list(itertools.islice(taken, self._part_rows)):
             yield items
 
+    def _forked_or_alone(self, processes):
+        """What is too much for one of several may not be for one that has all the memory."""
+        done = 0
+        try:
+            for part in self._forked(processes):
+                yield part
+                done += 1
+        except MemoryError:
+            print(f"note: one process goes on from part {done}, with more memory", file=sys.stderr)
+            yield from map(self.make, itertools.islice(self._slices(), done, None))
+
     def _forked(self, processes):
         context = multiprocessing.get_context("fork")
         with tempfile.TemporaryFile() as lock:
+            before = self._options.one_at_a_time
             self._options.one_at_a_time = _Lock(lock)
             workers = []
             _limit_memory(self._options.memory_bytes - processes * GROWTH_BYTES)
@@ -131,6 +144,7 @@ class Maker:
                     worker.kill()
                     worker.join()
                     mine.close()
+                self._options.one_at_a_time = before
                 _limit_memory(self._options.memory_bytes)
 
     def _work(self, pipe, index, processes):

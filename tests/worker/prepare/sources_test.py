@@ -294,9 +294,27 @@ class ProcessesTest(SourcesTest):
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one core")
     def test_all_processes_have_one_memory_limit(self):
         path = self.write("rows.jsonl", text(self.rows()))
-        large = "{% set x = 'x' * 700000000 %}{{ messages[0].content + eos_token }}"
-        options = ("--memory-bytes", str(4 << 30), "--chat-template", large)
-        error = self.refused({"paths": [path]}, options=options)
+        # Some rows take more memory than one of several processes has, or than all have.
+        template = (
+            "{{% if 'cat 600 ' in messages[0].content %}}{{% set x = 'x' * {size} %}}{{% endif %}}"
+            "{{% for m in messages %}}{{{{ m.role + m.content + eos_token }}}}{{% endfor %}}"
+        )
+        runs = {}
+        for size in (1, 700_000_000, 5_000_000_000):
+            chat = ("--chat-template", template.format(size=size))
+            options = ("--memory-bytes", str(4 << 30), *chat)
+            runs[size] = self.run_sources({"paths": [path]}, options=options)
+            if size == 1:
+                self.assertEqual(runs[size].returncode, 0, runs[size].stderr)
+                expected = self.prepared()
+            elif size == 700_000_000:
+                found = self.prepared()
+        for name, tensor in expected[0].items():
+            self.assertEqual(tensor.tolist(), found[0][name].tolist(), name)
+        self.assertEqual(expected[1], found[1])
+        self.assertNotIn("one process goes on", runs[1].stderr)
+        self.assertIn("one process goes on", runs[700_000_000].stderr)
+        error = json.loads(runs[5_000_000_000].stderr.splitlines()[-1])
         self.assertEqual(error["reason"], "PREPARE_LIMIT")
 
     def test_same_errors(self):
