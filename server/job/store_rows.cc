@@ -282,6 +282,7 @@ absl::Status InsertJob(Database& database, NewJob& job) {
         }));
     if (job.known) return absl::OkStatus();
   }
+  if (!job.refusal.ok()) return absl::OkStatus();
   RETURN_IF_ERROR(AddJob(database, job.record));
   RETURN_IF_ERROR(WriteEvent(database, job.event));
   return job.request ? WriteRequest(database, *job.request) : absl::OkStatus();

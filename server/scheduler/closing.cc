@@ -60,6 +60,15 @@ absl::StatusOr<ClosedAttempt> LookAt(const Ended& ended, Node& node, const std::
   return closed;
 }
 
+// Of what was being read at two ends of the daemon, which may be what ends it, nothing is read
+// again: the job is paused, as one whose checkpoints are damaged.
+ClosedAttempt Unread(int epoch) {
+  ClosedAttempt closed;
+  closed.checkpoints = absl::DataLossError(absl::StrCat(
+      "the daemon ended ", kMaxEndsInHand, " times while it read what attempt ", epoch, " left"));
+  return closed;
+}
+
 // Bytes of what is promised on the device that others have.
 int64_t TakenOfPromises(const std::vector<DeviceState>& states, const std::string& device) {
   for (const DeviceState& state : states)
@@ -82,10 +91,13 @@ void Closing::Begin(Entry& entry) {
                           .shim = attempt.shim_pid},
               .attempt_dir = AttemptDir(state_dir, attempt.job, attempt.epoch),
               .checkpoints_dir = CheckpointsDir(state_dir, attempt.job)};
-  const bool begun = pool_.Post([this, ended = std::move(ended)] {
+  const bool suspect = core_.in_hand.IsSuspect(attempt.job);
+  const bool begun = pool_.Post([this, suspect, ended = std::move(ended)] {
+    const InHand::Hold hold(core_.in_hand, {ended.attempt.identity.job});
     auto closed = std::make_shared<absl::StatusOr<ClosedAttempt>>(
-        LookAt(ended, *core_.settings.node, core_.settings.state_dir, core_.index,
-               core_.settings.inspector));
+        suspect ? Unread(ended.attempt.identity.epoch)
+                : LookAt(ended, *core_.settings.node, core_.settings.state_dir, core_.index,
+                         core_.settings.inspector));
     core_.Post([this, attempt = ended.attempt.identity, closed] {
       OnLookedAt(attempt.job, attempt.epoch, std::move(*closed));
     });
@@ -97,6 +109,7 @@ void Closing::OnLookedAt(const std::string& id, int epoch, absl::StatusOr<Closed
   Entry* entry = core_.Find(id);
   if (entry == nullptr || entry->attempt == nullptr || entry->attempt->record.epoch != epoch)
     return;
+  core_.in_hand.Forget(id);
   entry->attempt->end.stage = AttemptEnd::Stage::kGone;
   absl::Status status = closed.status();
   if (status.ok()) {

@@ -80,6 +80,7 @@ SchedulerCore::SchedulerCore(SchedulerSettings with, JobStore& jobs, JobIndex& s
       metrics(measured),
       ledger(settings.devices, settings.host_bytes),
       tenant_use(settings.tenants),
+      in_hand(settings.state_dir + "/in-hand"),
       board(*this, settings.limits),
       readying(*this, settings, preparer),
       admission(*this),

@@ -22,6 +22,7 @@
 #include "server/scheduler/closing.h"
 #include "server/scheduler/device_board.h"
 #include "server/scheduler/entry.h"
+#include "server/scheduler/in_hand.h"
 #include "server/scheduler/job_step.h"
 #include "server/scheduler/readying.h"
 #include "server/scheduler/settings.h"
@@ -72,6 +73,7 @@ struct SchedulerCore {
   bool needs_round = true;  // What it decides by has changed since the last one.
   int64_t creating = 0;     // New jobs on their way to the disk, whose replies are owed.
   std::atomic<bool> draining{false}, stopping{false};  // For any thread.
+  InHand in_hand;                                      // For any thread.
   Inbox inbox;
   TaskPool pool{2};  // Quick: planning, checkpoints, folders that go.
 

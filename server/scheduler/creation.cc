@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/time_util.h"
+#include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/names.h"
@@ -38,17 +39,25 @@ void Creation::Create(CreateOrder order, const Reply& reply) {
   Draw(std::move(order), reply, kIdDraws);
 }
 
-// The store says whether the request or the id is known: it is the only one that knows them all.
-void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
-  const int64_t now_us = WallMicros(), limit = core_.settings.limits.max_live_jobs;
+absl::Status Creation::MayBeMade(const CreateOrder& order) const {
+  const int64_t limit = core_.settings.limits.max_live_jobs;
   if (static_cast<int64_t>(core_.entries.size()) + core_.creating >= limit)
-    return reply(QueueFull("jobs that have not ended", limit));
-  if (const absl::Status may = core_.tenant_use.MayCreate(order); !may.ok()) return reply(may);
+    return QueueFull("jobs that have not ended", limit);
+  RETURN_IF_ERROR(core_.tenant_use.MayCreate(order));
   // Its parent's may have been removed since it was looked for.
   if (order.extends.step > 0 &&
       !std::filesystem::exists(CheckpointsDir(core_.settings.state_dir, order.parent_job)))
-    return reply(WrongState(order.parent_job, "extend", "without checkpoints by now"));
+    return WrongState(order.parent_job, "extend", "without checkpoints by now");
+  return absl::OkStatus();
+}
+
+// The store says whether the request or the id is known: it is the only one that knows them all. A
+// request that is repeated is answered also where no more jobs may be: its first may be the last.
+void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
+  const int64_t now_us = WallMicros();
   auto made = std::make_shared<NewJob>();
+  made->refusal = MayBeMade(order);
+  if (!made->refusal.ok() && order.request_id.empty()) return reply(made->refusal);
   made->record.order = next_order_++;
   v1::Job& job = made->record.job;
   *job.mutable_spec() = std::move(order.spec);
@@ -78,7 +87,7 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
                                                            const absl::Status& status) {
     core_.inbox.PostResult([this, job, kept, reply, draws_left, status] {
       --core_.creating;
-      if (!status.ok() || job->known) core_.tenant_use.Leave(kept->owner);
+      if (!status.ok() || job->known || !job->refusal.ok()) core_.tenant_use.Leave(kept->owner);
       if (absl::IsAlreadyExists(status) && kept->job_id.empty() && draws_left > 1) {
         kept->spec = std::move(*job->record.job.mutable_spec());
         return Draw(std::move(*kept), reply, draws_left - 1);
@@ -97,6 +106,7 @@ void Creation::OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order,
     absl::StatusOr<JobPtr> known = core_.index.Find(job->known->job);
     return known.ok() ? reply(**known) : reply(known.status());
   }
+  if (!job->refusal.ok()) return reply(job->refusal);
   auto entry = std::make_unique<Entry>();
   entry->record = std::move(job->record);
   entry->counted_steps = entry->record.job.progress().global_step();

@@ -26,6 +26,7 @@ class Creation {
   void Create(CreateOrder order, const Reply& reply);
 
  private:
+  absl::Status MayBeMade(const CreateOrder& order) const;
   void Draw(CreateOrder order, const Reply& reply, int draws_left);
   void OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order, const Reply& reply);
 

@@ -165,7 +165,6 @@ Readying::Readying(SchedulerCore& core, const SchedulerSettings& settings, Prepa
     : core_(core),
       preparer_(preparer),
       stored_plans_(settings.devices),
-      in_hand_(settings.state_dir + "/in-hand"),
       prepares_(settings.prepares) {}
 
 void Readying::GoOn() {
@@ -227,10 +226,10 @@ Unready::Answer Readying::GetReadyIfDue(const std::string& id) {
 // Slow: on a pool. Answers through the inbox, unless the job has gone meanwhile.
 void Readying::GetReady(Entry& entry) {
   const std::string id = entry.id();
-  if (in_hand_.IsSuspect(id)) {
+  if (core_.in_hand.IsSuspect(id)) {
     const absl::Status held = core_.Apply(entry, HeldBack{HeldReason()}).status();
     if (!held.ok()) return spdlog::error("job {}: {}", id, held.message());
-    return in_hand_.Forget(id);
+    return core_.in_hand.Forget(id);
   }
   const std::string key = AlikeKey(entry.record);
   const v1::Job& job = entry.record.job;
@@ -238,7 +237,7 @@ void Readying::GetReady(Entry& entry) {
   if (!like_jobs_.Add(key, {id, entry.readiness.Begin()})) return;
   ReadyWork work{.record = entry.record,
                  .devices = core_.ledger.devices(),
-                 .in_hand = &in_hand_,
+                 .in_hand = &core_.in_hand,
                  .inspector = &core_.settings.inspector,
                  .state_dir = core_.settings.state_dir};
   const v1::JobSpec& spec = job.spec();
@@ -346,7 +345,7 @@ void Readying::DecideAll(ReadyGroup& group, std::vector<ReadyStep>& steps) {
   }
   for (const LikeJobs::Member& job : group.jobs) {
     Entry* entry = core_.Find(job.id);
-    in_hand_.Forget(job.id);
+    core_.in_hand.Forget(job.id);
     if (entry == nullptr || !entry->readiness.Awaits(job.run)) continue;
     if (ready == nullptr) {
       if (!Hold(*entry, group.result.status())) GiveUp(*entry, group.result.status());

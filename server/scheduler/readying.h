@@ -12,7 +12,6 @@
 #include "server/data/prepare.h"
 #include "server/scheduler/entry.h"
 #include "server/scheduler/fair_pool.h"
-#include "server/scheduler/in_hand.h"
 #include "server/scheduler/like_jobs.h"
 #include "server/scheduler/settings.h"
 #include "server/scheduler/stored_plans.h"
@@ -88,7 +87,6 @@ class Readying {
   std::shared_ptr<ReadySteps> storing_;  // On their way into the store; null: none.
   LikeJobs like_jobs_;
   StoredPlans stored_plans_;
-  InHand in_hand_;
   FairPool prepares_;  // As many at a time as their memory limits allow.
 };
 

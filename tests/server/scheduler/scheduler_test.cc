@@ -201,6 +201,22 @@ TEST_F(SchedulerTest, AJobInHandAtOneEndOfTheDaemonGoesOn) {
   EXPECT_THAT(ReadText(dir_ + "/state/in-hand"), Not(HasSubstr(kJob)));
 }
 
+// A worker's output could end the daemon at each of its starts.
+TEST_F(SchedulerTest, WhatAnAttemptLeftIsNotReadAgainAfterTwoEndsOfTheDaemon) {
+  StoreJob("steps=10 step_ms=50");
+  Start({});
+  Await([](const v1::Job& job) { return job.state() == v1::Job::STATE_RUNNING; });
+  scheduler_.reset();
+  store_.reset();
+  WriteText(dir_ + "/state/in-hand", InHandAfter(1));
+  Start({});
+  const v1::Job parked =
+      Await([](const v1::Job& job) { return job.state() == v1::Job::STATE_PAUSED; });
+  EXPECT_THAT(parked.reason(), HasSubstr("the daemon ended 2 times while it read what attempt 1 left"));
+  scheduler_->Resume(kJob, [](const auto&) {});
+  EXPECT_EQ(Ended().state(), v1::Job::STATE_SUCCEEDED);
+}
+
 // A cancelled worker is killed within the limits of this test; one that exports is waited for.
 TEST_F(SchedulerTest, AKeptJobHasTheTimeThatItsExportTakes) {
   StoreJob("steps=100000 export_ms=1500");
