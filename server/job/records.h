@@ -108,8 +108,7 @@ struct NewJob {
   EventRecord event;
   std::optional<RequestRecord> request;
   std::optional<RequestRecord> known;  // Set by the store: the request had made a job.
-  // Why no job may be made of it: then it is only looked up.
-  absl::Status refusal;
+  absl::Status refusal;  // Why no job may be made of it: then it is only looked up.
 };
 
 // One transaction: all of it is durable, or none.

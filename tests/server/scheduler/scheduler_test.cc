@@ -212,7 +212,8 @@ TEST_F(SchedulerTest, WhatAnAttemptLeftIsNotReadAgainAfterTwoEndsOfTheDaemon) {
   Start({});
   const v1::Job parked =
       Await([](const v1::Job& job) { return job.state() == v1::Job::STATE_PAUSED; });
-  EXPECT_THAT(parked.reason(), HasSubstr("the daemon ended 2 times while it read what attempt 1 left"));
+  EXPECT_THAT(parked.reason(),
+              HasSubstr("the daemon ended 2 times while it read what attempt 1 left"));
   scheduler_->Resume(kJob, [](const auto&) {});
   EXPECT_EQ(Ended().state(), v1::Job::STATE_SUCCEEDED);
 }
