@@ -250,25 +250,6 @@ TEST_F(UpdateMaskTest, OfAnEndedJobLabelsAlone) {
   EXPECT_EQ(Shown(Updated({"labels"}, /*ended=*/true)), "1 c=3");
 }
 
-// Whoever did not hear that his last job was made asks again, and is told of it.
-TEST_F(ResourcesTest, ARepeatedRequestIsAnsweredWhereNoMoreJobsMayBe) {
-  v1::DaemonConfig config;
-  config.add_tenants()->set_name("default");
-  config.mutable_tenants(0)->mutable_quota()->set_live_jobs(1);
-  tenants_ = Tenants::FromConfig(config).value();
-  v1::CreateJobRequest create = Request("steps=1000 step_ms=20");
-  create.set_request_id("3fa85f64-5717-4562-b3fc-2c963f66afa6");
-  const std::string id = Call(&Api::CreateJob, root_, create).value().id();
-  const absl::StatusOr<v1::Job> again = Call(&Api::CreateJob, root_, create);
-  ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(again->id(), id);
-  create.set_request_id("3fa85f64-5717-4562-b3fc-2c963f66afa7");
-  EXPECT_EQ(ReasonOf(Call(&Api::CreateJob, root_, create).status()), "QUOTA_EXCEEDED");
-  EXPECT_EQ(ReasonOf(Call(&Api::CreateJob, root_, create).status()), "QUOTA_EXCEEDED");
-  Cancel(id);
-  Cancelled(id);
-}
-
 // What is sent, and what jobs leave, counts together.
 TEST_F(ResourcesTest, ATenantBeyondItsBytesSendsNothingAndSubmitsNothing) {
   v1::DaemonConfig config;

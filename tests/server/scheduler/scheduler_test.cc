@@ -201,6 +201,31 @@ TEST_F(SchedulerTest, AJobInHandAtOneEndOfTheDaemonGoesOn) {
   EXPECT_THAT(ReadText(dir_ + "/state/in-hand"), Not(HasSubstr(kJob)));
 }
 
+// Whoever did not hear that his last job was made asks again, and is told of it.
+TEST_F(SchedulerTest, ARepeatedRequestIsAnsweredWhereNoMoreJobsMayBe) {
+  Start({.max_live_jobs = 1});
+  const auto created = [&](const std::string& request) {
+    absl::StatusOr<v1::Job> made;
+    absl::Notification told;
+    scheduler_->Create({.spec = SpecOf({.script = "steps=1000 step_ms=20"}),
+                        .owner = "uid:0",
+                        .request_id = request,
+                        .body_sha256 = "hash"},
+                       [&](const absl::StatusOr<v1::Job>& job) {
+                         made = job;
+                         told.Notify();
+                       });
+    told.WaitForNotification();
+    return made;
+  };
+  const std::string id = created("first").value().id();
+  EXPECT_EQ(created("first").value().id(), id);
+  EXPECT_EQ(ReasonOf(created("second").status()), "QUEUE_FULL");
+  EXPECT_EQ(ReasonOf(created("second").status()), "QUEUE_FULL");
+  Cancel(id);
+  Cancelled(id);
+}
+
 // A worker's output could end the daemon at each of its starts.
 TEST_F(SchedulerTest, WhatAnAttemptLeftIsNotReadAgainAfterTwoEndsOfTheDaemon) {
   StoreJob("steps=10 step_ms=50");
