@@ -18,7 +18,6 @@
 #include "server/job/check_labels.h"
 #include "server/job/errors.h"
 #include "server/job/random_id.h"
-#include "server/scheduler/clock.h"
 
 namespace snug::server {
 namespace {
@@ -108,12 +107,9 @@ void Api::Create(Allowed<v1::CreateJobRequest> call, CreateOrder order,
   // Nobody is told of another's job by a request's id.
   if (!order.request_id.empty() && !who.trusted)
     order.request_id = absl::StrCat(who.name(), "/", order.request_id);
-  if (const absl::Status right = TakeSpec(who, *request.mutable_spec(), order); !right.ok()) {
-    // A repeated request is answered even when its files have gone meanwhile. All others are looked
-    // up where they are stored, in one transaction.
-    const auto known = parts_.index.FindRequest(order.request_id, WallMicros());
-    if (!known.ok() || !*known) return answer(known.ok() ? right : known.status());
-  }
+  order.refusal = TakeSpec(who, *request.mutable_spec(), order);
+  // A repeated request is answered even when its files have gone meanwhile.
+  if (!order.refusal.ok() && order.request_id.empty()) return answer(order.refusal);
   parts_.scheduler.Create(std::move(order), answer);
 }
 

@@ -205,12 +205,6 @@ std::set<std::string> JobIndex::Watched() const {
   return watched_;
 }
 
-absl::StatusOr<std::optional<RequestRecord>> JobIndex::FindRequest(const std::string& request_id,
-                                                                   int64_t now_us) const {
-  if (request_id.empty() || archive_ == nullptr) return std::nullopt;
-  return archive_->FindRequest(request_id, now_us);
-}
-
 absl::StatusOr<std::string> JobIndex::OutputOf(const std::string& id) const {
   ASSIGN_OR_RETURN(const Found found, Locate(id, DaemonPrincipal()));
   if (!IsTerminal(found.job->state()) || found.output_dir.empty())

@@ -35,8 +35,6 @@ class JobArchive {
   // it. Of the jobs of `owner`; empty: of all.
   virtual absl::StatusOr<JobRecord> FindJob(absl::string_view id, const std::string& owner) = 0;
   virtual absl::StatusOr<JobPage> ListJobs(const JobQuery& query) = 0;
-  virtual absl::StatusOr<std::optional<RequestRecord>> FindRequest(const std::string& request_id,
-                                                                   int64_t now_us) = 0;
 };
 
 // One who watches a job. Called on the scheduler thread, never under the index's lock; must not
@@ -75,10 +73,6 @@ class JobIndex {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Jobs that somebody watches.
   std::set<std::string> Watched() const ABSL_LOCKS_EXCLUDED(mutex_);
-
-  // Nothing when it is unknown or older than `now_us` allows.
-  absl::StatusOr<std::optional<RequestRecord>> FindRequest(const std::string& request_id,
-                                                           int64_t now_us) const;
 
   // The output folder of any job that has one: that has finished, or was cancelled and kept.
   absl::StatusOr<std::string> OutputOf(const std::string& id) const ABSL_LOCKS_EXCLUDED(mutex_);

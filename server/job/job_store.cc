@@ -245,10 +245,11 @@ void JobStore::CommitAll(std::vector<Change> changes, OnCommitted done) {
 }
 
 void JobStore::Create(std::shared_ptr<NewJob> job, OnCreated done) {
+  const bool writes = job->refusal.ok();
   thread_->Post(
       {.work = [job](Database& database) { return InsertJob(database, *job); },
        .done = [job, done = std::move(done)](const absl::Status& status) { done(job, status); },
-       .urgency = Urgency::kRefusable});
+       .urgency = writes ? Urgency::kRefusable : Urgency::kMustLand});
 }
 
 void JobStore::Maintain() {

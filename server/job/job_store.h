@@ -52,7 +52,7 @@ class JobStore : public JobArchive {
   absl::StatusOr<JobRecord> FindJob(absl::string_view id, const std::string& owner = "") override;
   absl::StatusOr<JobPage> ListJobs(const JobQuery& query) override;
   absl::StatusOr<std::optional<RequestRecord>> FindRequest(const std::string& request_id,
-                                                           int64_t now_us) override;
+                                                           int64_t now_us);
 
   // Waits until it is on the disk.
   absl::Status Commit(const Change& change, Urgency urgency = Urgency::kMustLand);

@@ -56,7 +56,7 @@ absl::Status Creation::MayBeMade(const CreateOrder& order) const {
 void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
   const int64_t now_us = WallMicros();
   auto made = std::make_shared<NewJob>();
-  made->refusal = MayBeMade(order);
+  made->refusal = order.refusal.ok() ? MayBeMade(order) : order.refusal;
   if (!made->refusal.ok() && order.request_id.empty()) return reply(made->refusal);
   made->record.order = next_order_++;
   v1::Job& job = made->record.job;

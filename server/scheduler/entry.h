@@ -36,6 +36,7 @@ struct CreateOrder {
   std::string job_id;      // Empty: chosen here.
   std::string request_id;  // Empty: not idempotent.
   std::string body_sha256;
+  absl::Status refusal;  // Why no job may be made of it, unless its request has made one.
 };
 
 struct LiveAttempt {
