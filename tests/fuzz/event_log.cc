@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -19,8 +17,7 @@ namespace {
 
 // Of a file of whole records.
 int64_t EventsIn(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string content{std::istreambuf_iterator<char>(file), {}};
+  const std::string content = Read(path);
   constexpr size_t kBefore = 12, kBehind = 4;  // The length with its checksum; the event's.
   int64_t events = 0;
   for (size_t at = 0; at < content.size(); ++events) {

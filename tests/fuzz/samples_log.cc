@@ -1,21 +1,10 @@
 // The samples.jsonl of an attempt that another one goes on from. The first byte is the step.
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "tests/fuzz/folder.h"
 #include "worker/train/samples_log.h"
-
-namespace {
-
-std::string Read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using snug::train::BeginSamples;

@@ -101,7 +101,7 @@ def gradients_differ(ours, theirs, truth, floor=GRADIENT_FLOOR, silence=None):
             found.append(f"gradient of {kind}: {gap:.3g} from float64, {KIND_FACTOR} x {own:.3g}")
         if gap > floor:
             ratios.append(gap / max(own, floor, np.finfo(np.float64).tiny))
-    mean = float(np.exp(np.mean(np.log(ratios)))) if ratios else 0.0
+    mean = geometric_mean(ratios) if ratios else 0.0
     if not mean <= TOGETHER_FACTOR:
         found.append(f"gradients: {mean:.3g} times as far from float64, limit {TOGETHER_FACTOR}")
     for key in sorted(silent):

@@ -10,6 +10,7 @@
 #include "worker/checkpoint/adapter_card.h"
 #include "worker/checkpoint/carried_files.h"
 #include "worker/checkpoint/config_json.h"
+#include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/model_shards.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
@@ -122,7 +123,7 @@ absl::Status FillModel(const std::string& folder, const ExportOptions& options,
   for (const TensorBytes& tensor : weights) {
     if (tensor.key != program::kHeadKey || !IsTied(config)) written.push_back(tensor);
   }
-  RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/model.safetensors", written).status());
+  RETURN_IF_ERROR(WriteSafetensorsFile(absl::StrCat(folder, "/", kModelFile), written).status());
   RETURN_IF_ERROR(WriteBesideWeights(folder, options, config));
   return CopyMetrics(options, folder);
 }

@@ -6,14 +6,13 @@
 #include "absl/strings/str_format.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/finite.h"
+#include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/safetensors_writer.h"
 #include "worker/program/json_text.h"
 
 namespace snug::checkpoint {
 namespace {
-
-constexpr char kSingleFile[] = "model.safetensors";
 
 // In their order, as many as fit; a tensor above the limit has a shard of its own.
 std::vector<std::vector<TensorBytes>> Shards(const std::vector<TensorBytes>& tensors,
@@ -63,7 +62,7 @@ absl::Status WriteModelShards(const std::string& folder, const std::vector<Tenso
                               const TensorSource& source, int64_t max_shard_bytes) {
   const std::vector<std::vector<TensorBytes>> shards = Shards(tensors, max_shard_bytes);
   if (shards.size() == 1) {
-    return WriteShard(absl::StrCat(folder, "/", kSingleFile), shards.front(), source);
+    return WriteShard(absl::StrCat(folder, "/", kModelFile), shards.front(), source);
   }
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   int64_t total = 0;
@@ -83,7 +82,7 @@ absl::Status WriteModelIndex(const std::string& folder, const std::vector<Tensor
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   int64_t total = 0;
   for (const TensorBytes& tensor : tensors) {
-    map[tensor.key] = kSingleFile;
+    map[tensor.key] = kModelFile;
     total += tensor.bytes;
   }
   return WriteIndex(folder, std::move(map), total);
