@@ -15,6 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/snug/other_names.h"
 #include "proto/snug/status_macros.h"
+#include "proto/snug/utf8.h"
 #include "proto/snug/yaml.h"
 #include "snug/v1/job.pb.h"
 
@@ -84,9 +85,7 @@ std::string ListYaml(const std::string& text) {
 
 // As one line of a comment can have it: what stands behind a line break would be a setting.
 std::string InLine(const std::string& text) {
-  using nlohmann::json;
-  const std::string quoted = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
-  auto line = json::parse(quoted, nullptr, /*allow_exceptions=*/false).get<std::string>();
+  std::string line = ValidUtf8(text);
   for (char& c : line)
     if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = ' ';
   return line;

@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
+#include "proto/snug/utf8.h"
 #include "server/data/held_files.h"
 #include "server/data/prepare_command.h"
 #include "server/data/prepared_dataset.h"
@@ -365,7 +366,7 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
   run.on_stderr_line = [&](const std::string& line) {
     absl::string_view text = line;
     if (absl::ConsumePrefix(&text, "progress: ") && progress.say)
-      progress.say(absl::StrCat("its dataset is being prepared: ", ReadableText(text)));
+      progress.say(absl::StrCat("its dataset is being prepared: ", ValidUtf8(text)));
     if (absl::ConsumePrefix(&text, "note: ")) spdlog::info("{}: {}", field, text);
   };
   const absl::Status ran = RunScript(run, field);
@@ -395,9 +396,8 @@ absl::Status Preparer::CheckUnchanged(const Job& job, const v1::JobSpec& spec, I
 std::string Preparer::Missing() const { return MissingPart(settings_); }
 
 absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& spec,
-                                                             const std::string& model_dir, int rows,
-                                                             const Progress& progress,
-                                                             int scan_rows) {
+                                                             const Look& look,
+                                                             const Progress& progress) {
   const std::string output =
       absl::StrCat(settings_.datasets_dir, "/preview", kPartMark, RandomHex(8));
   const std::string list = output + ".sources";
@@ -405,21 +405,21 @@ absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& 
     unlink(output.c_str());
     unlink(list.c_str());
   };
-  ASSIGN_OR_RETURN(const HeldFiles model, HoldModel(spec, model_dir, progress.reach));
+  ASSIGN_OR_RETURN(const HeldFiles model, HoldModel(spec, look.model_dir, progress.reach));
   std::vector<std::string> paths = PathsOf({TrainSources(spec)});
   for (const std::string& path : model.paths()) paths.push_back(path);
   const auto open = [&](const std::string& path) { return model.OpenAgain(path, progress.reach); };
   ASSIGN_OR_RETURN(const std::unique_ptr<FileServer> files, Serve(paths, open));
   RunOptions run = PrepareCommand(settings_, {.script = settings_.script,
                                               .spec = spec,
-                                              .model_dir = model_dir,
+                                              .model_dir = look.model_dir,
                                               .files = *files,
                                               .output = output,
                                               .progress = progress});
   ASSIGN_OR_RETURN(const std::string field, ListSources(TrainSources(spec), list));
   run.argv.push_back("--sources=" + list);
-  run.argv.push_back(absl::StrCat("--preview-rows=", rows));
-  if (scan_rows > 0) run.argv.push_back(absl::StrCat("--scan-rows=", scan_rows));
+  run.argv.push_back(absl::StrCat("--preview-rows=", look.rows));
+  if (look.scanned_rows > 0) run.argv.push_back(absl::StrCat("--scan-rows=", look.scanned_rows));
   run.timeout = std::min(run.timeout, kPreviewTimeout);
   RETURN_IF_ERROR(Explained(RunScript(run, field), files->error()));
   return ReadPreview(output);

@@ -76,12 +76,15 @@ class Preparer {
   absl::StatusOr<std::shared_ptr<const PreparedFacts>> FactsOf(const PreparedFolders& folders)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The first rows as they would be trained, and what the checks find in as many as a few seconds
-  // allow, or in the first `scan_rows`, where that is not 0. Of the spec, model, dataset, the
-  // options of data and max_seq_length are read (0 = the default). Nothing is kept.
-  absl::StatusOr<v1::PreviewDatasetResponse> Preview(const v1::JobSpec& spec,
-                                                     const std::string& model_dir, int rows,
-                                                     const Progress& progress, int scan_rows = 0);
+  struct Look {
+    const std::string& model_dir;
+    int rows = 0;          // That are shown,
+    int scanned_rows = 0;  // that are checked; 0: as many as a few seconds allow.
+  };
+  // The first rows as they would be trained, and what the checks find. Of the spec, model, dataset,
+  // the options of data and max_seq_length are read (0 = the default). Nothing is kept.
+  absl::StatusOr<v1::PreviewDatasetResponse> Preview(const v1::JobSpec& spec, const Look& look,
+                                                     const Progress& progress);
 
   // Prompts that somebody asks a model, as a worker needs them, into `file`.
   struct AskedPrompts {

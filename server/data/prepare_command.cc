@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
+#include "proto/snug/utf8.h"
 #include "server/job/errors.h"
 #include "server/job/random_id.h"
 #include "worker/program/augmentation.h"
@@ -167,13 +168,6 @@ std::string MissingPart(const PrepareSettings& settings) {
   return "";
 }
 
-std::string ReadableText(absl::string_view written) {
-  using nlohmann::json;
-  const std::string quoted =
-      json(std::string(written)).dump(-1, ' ', false, json::error_handler_t::replace);
-  return json::parse(quoted, nullptr, /*allow_exceptions=*/false).get<std::string>();
-}
-
 absl::Status RunScript(const RunOptions& command, const std::string& field) {
   const absl::StatusOr<RunResult> result = Run(command);
   if (absl::IsDeadlineExceeded(result.status()))
@@ -198,7 +192,7 @@ absl::Status PrepareError(const RunResult& result, const std::string& field_of_r
       absl::StrSplit(absl::StripAsciiWhitespace(result.err), '\n');
   const nlohmann::json said =
       program::ParseJson(lines.back(), "snug-prepare", kErrorLimits).value_or(nullptr);
-  if (!said.is_object()) return PrepareFailed(result, ReadableText(lines.back()));
+  if (!said.is_object()) return PrepareFailed(result, ValidUtf8(lines.back()));
   const auto text = [&](const char* key) {
     const auto found = said.find(key);
     return found != said.end() && found->is_string() ? found->get<std::string>() : std::string();

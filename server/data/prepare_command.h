@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "server/data/file_server.h"
 #include "server/data/prepare.h"
 #include "server/node/process.h"
@@ -40,10 +39,6 @@ RunOptions PrepareCommand(const PrepareSettings& settings, const ScriptRun& run)
 
 // The script or the Python that is not there, and where another one is named; empty: both are.
 std::string MissingPart(const PrepareSettings& settings);
-
-// What a script wrote, as messages and records can hold it: each byte that is no UTF-8 becomes
-// U+FFFD. A message of protobuf that has another one cannot be read again.
-std::string ReadableText(absl::string_view written);
 
 // To its end, which has to be a good one. `field`: of the job, the one that names the rows.
 absl::Status RunScript(const RunOptions& command, const std::string& field);

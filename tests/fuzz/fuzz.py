@@ -91,7 +91,7 @@ TARGETS = {
         *JSON,
     ),
     "prepared": (*PREPARED, *SAFETENSORS, *MESSAGES, *JSON),
-    "prepare_error": ("server/data/prepare_command", *ERRORS, *JSON),
+    "prepare_error": ("server/data/prepare_command", "proto/snug/utf8", *ERRORS, *JSON),
     "prompts": ("worker/train/prompts", "server/data/prompts", *JSON),
     "worker_manifest": (
         "worker/checkpoint/manifest",
@@ -105,7 +105,13 @@ TARGETS = {
     "assignment": ("worker/link/assignment", "worker/link/convert", *WRITTEN, *MESSAGES, *JSON),
     "commands": ("worker/link/command_frames", "worker/link/convert"),
     "launch": ("server/shim/launch_request",),
-    "importer": ("client/importer", "client/import_datasets", "client/import_tools", *YAML),
+    "importer": (
+        "client/importer",
+        "client/import_datasets",
+        "client/import_tools",
+        "proto/snug/utf8",
+        *YAML,
+    ),
     "read_trace": ("server/sim/read_trace",),
 }
 # Compiled without what guides the search: distances between words, whose every comparison would be
