@@ -68,9 +68,26 @@ absl::StatusOr<CheckedJob> Advisor::Validate(const v1::JobSpec& spec, const Prin
   v1::DatasetSummary summary;
   ASSIGN_OR_RETURN(const RowLengths lengths,
                    KnownLengths(preparer_, job, WithinTime(kValidateFor, who), &summary));
+  if (!lengths.prepared()) RETURN_IF_ERROR(CheckFirstRow(job, who));
   RETURN_IF_ERROR(FillAutoBatch(devices_, lengths, job));
   RETURN_IF_ERROR(CheckFits(devices_, job, lengths));
   return job;
+}
+
+// That a row could not be read now is no reason to refuse the job: it is prepared later.
+absl::Status Advisor::CheckFirstRow(const CheckedJob& job, const Principal& who) {
+  const Preparer::Look look = {.model_dir = job.model_dir, .rows = 1, .scanned_rows = 1};
+  const absl::Status status = LookAt(job.spec, look, who).status();
+  return absl::IsInvalidArgument(status) ? status : absl::OkStatus();
+}
+
+absl::StatusOr<v1::PreviewDatasetResponse> Advisor::LookAt(const v1::JobSpec& spec,
+                                                           const Preparer::Look& look,
+                                                           const Principal& who) {
+  const absl::Cleanup end = [this] { --previews_; };
+  if (++previews_ > kMaxPreviews) return QueueFull("previews", kMaxPreviews);
+  return preparer_.Preview(spec, look,
+                           {.cancelled = &stopped_, .reach = inspector_.access().ReachOf(who)});
 }
 
 absl::StatusOr<v1::PreviewDatasetResponse> Advisor::Preview(
@@ -82,13 +99,13 @@ absl::StatusOr<v1::PreviewDatasetResponse> Advisor::Preview(
   const std::vector<Violation> found = inspector_.access().Check(request.spec(), who);
   if (!found.empty()) return InvalidRequest(found);
   ASSIGN_OR_RETURN(const std::string model_dir, CheckDataset(request.spec(), OriginsFor(who)));
-  const absl::Cleanup end = [this] { --previews_; };
-  if (++previews_ > kMaxPreviews) return QueueFull("previews", kMaxPreviews);
-  const int rows = request.rows() == 0 ? kDefaultPreviewRows : request.rows();
   v1::JobSpec spec = request.spec();
   if (spec.training().max_seq_length() == kAuto) spec.mutable_training()->clear_max_seq_length();
-  return preparer_.Preview(spec, model_dir, rows, {.reach = inspector_.access().ReachOf(who)},
-                           std::max(request.scan_rows(), 0));
+  return LookAt(spec,
+                {.model_dir = model_dir,
+                 .rows = request.rows() == 0 ? kDefaultPreviewRows : request.rows(),
+                 .scanned_rows = std::max(request.scan_rows(), 0)},
+                who);
 }
 
 }  // namespace snug::server

@@ -55,7 +55,8 @@ class Advisor {
   // What a submit waits for: nothing is read. Cheap, but for the file system's own delays.
   absl::Status CheckForm(const v1::JobSpec& spec, const Principal& who, InputFiles inputs);
 
-  // Check, and CheckFits by the dataset where it is prepared and known within kValidateFor.
+  // Check, and CheckFits by the dataset where it is prepared and known within kValidateFor. Of one
+  // that is not, the first row is read as it would be prepared.
   absl::StatusOr<CheckedJob> Validate(const v1::JobSpec& spec, const Principal& who);
 
   absl::StatusOr<v1::PlanJobResponse> Plan(const v1::PlanJobRequest& request, const Principal& who);
@@ -70,6 +71,10 @@ class Advisor {
 
  private:
   JobOrigins OriginsFor(const Principal& who) const;
+  absl::Status CheckFirstRow(const CheckedJob& job, const Principal& who);
+  absl::StatusOr<v1::PreviewDatasetResponse> LookAt(const v1::JobSpec& spec,
+                                                    const Preparer::Look& look,
+                                                    const Principal& who);
   Preparer::Progress WithinTime(absl::Duration time, const Principal& who) const;
 
   const JobIndex& index_;

@@ -149,7 +149,7 @@ class RefusalsTest(unittest.TestCase):
 
     def test_token_outside_the_vocabulary_names_its_line(self):
         self.write_row([5, 10**6], [5, 10**6])
-        text = self.failure()
+        text = self.refusal()
         self.assert_names(text, "train.jsonl")
         self.assertRegex(text, r"(line |:)1\b")
 

@@ -17,13 +17,17 @@ using ChecksTest = ServiceTest;
 // A submit does not wait for files to be read: what is wrong with them is the job's own error, the
 // very one that validate_only gives.
 TEST_F(ChecksTest, WhatTheFilesSayFailsAJobThatWasNotValidated) {
-  v1::CreateJobRequest modules = Request(""), budget = Request(""), config = Request("");
+  v1::CreateJobRequest modules = Request(""), budget = Request(""), config = Request(""),
+                       rows = Request("");
   modules.mutable_spec()->mutable_lora()->add_target_modules("qqq_proj");
   budget.mutable_spec()->mutable_memory()->set_budget("1MiB");
   fs::create_directories(dir_ + "/deep");
   WriteText(dir_ + "/deep/config.json", std::string(1 << 20, '['));
   config.mutable_spec()->set_model(dir_ + "/deep");
-  for (const v1::CreateJobRequest& request : {modules, budget, config}) {
+  WriteText(dir_ + "/pairs.jsonl", R"({"prompt": "a", "chosen": "b", "rejected": "c"})"
+                                   "\n");
+  rows.mutable_spec()->set_dataset(dir_ + "/pairs.jsonl");
+  for (const v1::CreateJobRequest& request : {modules, budget, config, rows}) {
     v1::Job job;
     const grpc::Status refused = Validate(request, &job);
     ASSERT_FALSE(refused.ok());

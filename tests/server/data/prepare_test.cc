@@ -284,7 +284,7 @@ TEST_F(PrepareTest, ContentIsReadOnceForAFileThatDoesNotChange) {
 TEST_F(PrepareTest, PreviewKeepsNothing) {
   Preparer preparer = With();
   spec_.mutable_training()->set_max_seq_length(0);
-  const auto preview = preparer.Preview(spec_, dir_ + "/model", 3, {});
+  const auto preview = preparer.Preview(spec_, {.model_dir = dir_ + "/model", .rows = 3}, {});
   ASSERT_TRUE(preview.ok()) << preview.status();
   ASSERT_EQ(preview->rows_size(), 3);
   EXPECT_EQ(preview->rows(2).line(), 3);

@@ -66,7 +66,8 @@ TEST_F(PreparedFilesTest, ReadsBelowTheRootsAlone) {
   const absl::Status beside = prepare().status();
   EXPECT_EQ(ReasonOf(beside), "BAD_DATASET");
   EXPECT_THAT(std::string(beside.message()), HasSubstr("does not open for the job's owner"));
-  const absl::Status preview = preparer.Preview(spec_, dir_ + "/root/model", 3, progress).status();
+  const absl::Status preview =
+      preparer.Preview(spec_, {.model_dir = dir_ + "/root/model", .rows = 3}, progress).status();
   EXPECT_EQ(ReasonOf(preview), "BAD_DATASET");
   EXPECT_THAT(std::string(preview.message()), HasSubstr("Permission denied"));
   ASSERT_TRUE(preparer.Prepare(spec_, dir_ + "/root/model", {}).ok());  // Of the daemon's own user.
