@@ -326,7 +326,7 @@ except SnugError as error:
                 self.assertNotIn(token.split("_")[2], path.read_text())
 
     # Ids are of all tenants together; whose the other job is, nobody is told.
-    def test_f58_two_tenants_choose_one_id(self):
+    def test_two_tenants_choose_one_id(self):
         said = []
         for tenant, token in (("blue", self.user), ("red", self.red)):
             name = self.submitted("steps=1", tenant, token)
