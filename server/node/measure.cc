@@ -1,5 +1,5 @@
 // context.json: {"facts": [{"of": "<identity>", "context_bytes": n, "products": "...",
-//                           "rates": {"f32_flops_per_s": x, ...}}]}
+//                           "rates": {"fp32": {"products": x, ...}, "bf16": {...}}}]}
 // without "rates" where none were measured.
 #include "server/node/measure.h"
 
@@ -28,6 +28,7 @@ namespace {
 constexpr absl::Duration kMeasureTimeout = absl::Seconds(60);
 constexpr absl::Duration kMeasureGpuTimeout = absl::Seconds(180);
 constexpr program::JsonLimits kLimits = {.bytes = 64 << 10, .values = 10'000, .depth = 8};
+constexpr const char *kFp32 = "fp32", *kBf16 = "bf16";
 constexpr size_t kMaxFacts = 32;  // Remembered: of more, those that are of use now.
 
 struct Facts {
@@ -36,29 +37,37 @@ struct Facts {
   std::optional<program::MachineRates> rates;
 };
 
-// All three above 0, or none.
+// Whether each is there and above 0.
+bool ReadRates(const nlohmann::json& json, const char* of, program::Rates& rates) {
+  if (!json.is_object() || !json.contains(of) || !json[of].is_object()) return false;
+  for (size_t i = 0; i < program::kLimits; ++i) {
+    const auto found = json[of].find(program::kLimitNames[i]);
+    if (found == json[of].end() || !found->is_number()) return false;
+    rates.per_second[i] = found->get<double>();
+    if (!(rates.per_second[i] > 0.0)) return false;
+  }
+  return true;
+}
+
+// All of them, or none.
 std::optional<program::MachineRates> RatesIn(const nlohmann::json& json) {
   program::MachineRates rates;
-  const auto read = [&json](const char* name, double& rate) {
-    const auto found = json.find(name);
-    if (found == json.end() || !found->is_number()) return false;
-    rate = found->get<double>();
-    return rate > 0.0;
-  };
-  const bool all = json.is_object() && read("f32_flops_per_s", rates.f32_flops_per_s) &&
-                   read("bf16_flops_per_s", rates.bf16_flops_per_s) &&
-                   read("bytes_per_s", rates.bytes_per_s);
-  if (!all) return std::nullopt;
+  if (!ReadRates(json, kFp32, rates.f32) || !ReadRates(json, kBf16, rates.bf16))
+    return std::nullopt;
   return rates;
+}
+
+nlohmann::json ToJson(const program::Rates& rates) {
+  nlohmann::json json;
+  for (size_t i = 0; i < program::kLimits; ++i) json[program::kLimitNames[i]] = rates.per_second[i];
+  return json;
 }
 
 nlohmann::json ToJson(const std::string& of, const Facts& facts) {
   nlohmann::json json = {
       {"of", of}, {"context_bytes", facts.context_bytes}, {"products", facts.products}};
   if (!facts.rates.has_value()) return json;
-  json["rates"] = {{"f32_flops_per_s", facts.rates->f32_flops_per_s},
-                   {"bf16_flops_per_s", facts.rates->bf16_flops_per_s},
-                   {"bytes_per_s", facts.rates->bytes_per_s}};
+  json["rates"] = {{kFp32, ToJson(facts.rates->f32)}, {kBf16, ToJson(facts.rates->bf16)}};
   return json;
 }
 

@@ -14,12 +14,12 @@ namespace snug::server {
 // Sets context_bytes, products and rates of each device, from `WORKER --measure-context`, or
 // `WORKER_CUDA --measure-context gpu:0` in a worker's environment: one line of JSON,
 //   {"context_bytes": 174063616, "products": "...",
-//    "rates": {"f32_flops_per_s": 1e11, "bf16_flops_per_s": 2e11, "bytes_per_s": 1e10}}
-// whose rates may be missing: of a GPU those of its kind are taken (place/device_kinds.h).
-// Remembered in <state>/context.json for as long as the worker's binary, the processor and, of a
-// GPU, its model and driver stay the same; two GPUs that are alike are measured once. So attempts
-// of one job multiply alike. A GPU in trouble is not measured: nothing is set of it that is not
-// remembered.
+//    "rates": {"fp32": {"products": 1e11, ...}, "bf16": {...}}}
+// with each of program::kLimitNames. Rates may be missing: of a GPU those of its kind are taken
+// (place/device_kinds.h). Remembered in <state>/context.json for as long as the worker's binary,
+// the processor and, of a GPU, its model and driver stay the same; two GPUs that are alike are
+// measured once. So attempts of one job multiply alike. A GPU in trouble is not measured: nothing
+// is set of it that is not remembered.
 absl::Status MeasureDevices(const LauncherSettings& settings, std::vector<Device>& devices);
 
 }  // namespace snug::server

@@ -27,9 +27,10 @@ struct DataSheet {
 };
 
 program::MachineRates RatesBy(const DataSheet& sheet) {
-  return {.f32_flops_per_s = sheet.f32_tflops * 1e12 * kOfProducts,
-          .bf16_flops_per_s = sheet.bf16_tflops * 1e12 * kOfProducts,
-          .bytes_per_s = sheet.gb_per_s * 1e9 * kOfMemory};
+  const auto at = [&](double tflops) {
+    return program::Rates::Of(tflops * 1e12 * kOfProducts, sheet.gb_per_s * 1e9 * kOfMemory);
+  };
+  return {.f32 = at(sheet.f32_tflops), .bf16 = at(sheet.bf16_tflops)};
 }
 
 const DeviceKind* KindNamed(const std::string& name) {

@@ -162,8 +162,9 @@ double OptimizerSeconds(const program::Program& program, const program::PredictO
   const program::Machine& machine = options.lower.machine;
   const auto on_device = static_cast<double>(bytes.gradients + bytes.optimizer);
   const auto on_host = static_cast<double>(bytes.host);
-  const program::Work work = {.bytes = 2.0 * (on_device + (machine.cpu ? on_host : 0.0)),
-                              .copied_bytes = machine.cpu ? 0.0 : 2.0 * on_host};
+  program::Work work;
+  work[program::Limit::kPasses] = 2.0 * (on_device + (machine.cpu ? on_host : 0.0));
+  work[program::Limit::kCopies] = machine.cpu ? 0.0 : 2.0 * on_host;
   return program::SecondsOf(work, machine.rates);
 }
 

@@ -29,8 +29,9 @@ StoredPlans::StoredPlans(const std::vector<Device>& devices) : made_by_(ThisBuil
   for (const Device& device : devices) {
     const program::MachineRates rates = RatesOf(device);
     absl::StrAppend(&made_by_, " ", device.name, ",", device.id(), ",", device.threads, ",",
-                    device.threads_per_job, ",", device.context_bytes, ",", device.products, ",",
-                    rates.f32_flops_per_s, ",", rates.bf16_flops_per_s, ",", rates.bytes_per_s);
+                    device.threads_per_job, ",", device.context_bytes, ",", device.products);
+    for (const program::Rates* of : {&rates.f32, &rates.bf16})
+      for (const double rate : of->per_second) absl::StrAppend(&made_by_, ",", rate);
   }
 }
 

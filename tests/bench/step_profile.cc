@@ -1,7 +1,8 @@
 // snug-step-profile ASSIGNMENT [STEPS]: runs the steps of an attempt's assignment, without daemon
 // or checkpoints, and prints as one line of JSON where their time goes, by op and direction, and
-// what the products alone would take (gemm_floor.h). Times are medians over the steps after the
-// first.
+// what the products alone would take (gemm_floor.h); of each part also what it is predicted from,
+// and as what, by rates measured before the steps. Times are medians over the steps after
+// the first.
 #include <time.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "worker/link/assignment.h"
 #include "worker/program/op_table.h"
 #include "worker/program/replay.h"
+#include "worker/train/measure_rates.h"
 #include "worker/train/trainer.h"
 
 namespace snug::bench {
@@ -38,19 +40,37 @@ double Clock(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Seconds by "op direction", of one pass over the tape.
+// "op direction" of a line of the tape that runs one.
+std::string PartOf(const program::Instruction& line) {
+  const bool forward = line.direction == program::Direction::kForward;
+  return std::string(program::RowOf(line.op->code).name) + (forward ? " forward" : " backward");
+}
+
+// Seconds by part, of one pass over the tape.
 std::map<std::string, double> OpSeconds(const train::Trainer& trainer) {
   std::map<std::string, double> seconds;
   const program::Tape& tape = trainer.step_tape();
-  for (size_t t = 0; t < tape.instructions.size(); ++t) {
-    const program::Instruction& line = tape.instructions[t];
-    if (line.kind != program::Instruction::Kind::kRun) continue;
-    const bool forward = line.direction == program::Direction::kForward;
-    const std::string name =
-        std::string(program::RowOf(line.op->code).name) + (forward ? " forward" : " backward");
-    seconds[name] += trainer.executor().workspace_use()[t].seconds;
-  }
+  for (size_t t = 0; t < tape.instructions.size(); ++t)
+    if (tape.instructions[t].kind == program::Instruction::Kind::kRun)
+      seconds[PartOf(tape.instructions[t])] += trainer.executor().workspace_use()[t].seconds;
   return seconds;
+}
+
+struct PartWork {
+  program::Work work;
+  int runs = 0;
+};
+
+// What the plan's time is reckoned from, by part.
+std::map<std::string, PartWork> OpWork(const program::Tape& tape) {
+  std::map<std::string, PartWork> parts;
+  for (const program::Instruction& line : tape.instructions) {
+    if (line.kind != program::Instruction::Kind::kRun) continue;
+    PartWork& part = parts[PartOf(line)];
+    part.work += line.work;
+    ++part.runs;
+  }
+  return parts;
 }
 
 struct Profile {
@@ -85,12 +105,21 @@ absl::StatusOr<Profile> RunSteps(train::Trainer& trainer, int steps) {
   return profile;
 }
 
-nlohmann::json Report(const train::Trainer& trainer, const Profile& profile) {
+nlohmann::json Report(const train::Trainer& trainer, const Profile& profile,
+                      const program::Rates& rates) {
   const double step = Median(profile.wall);
   nlohmann::json parts = nlohmann::json::array();
+  std::map<std::string, PartWork> work = OpWork(trainer.step_tape());
   for (const auto& [name, seconds] : profile.parts) {
     const double median = Median(seconds);
-    parts.push_back({{"part", name}, {"seconds", median}, {"share", median / step}});
+    const PartWork& of = work[name];
+    parts.push_back({{"part", name},
+                     {"seconds", median},
+                     {"share", median / step},
+                     {"runs", of.runs},
+                     {"predicted", program::SecondsOf(of.work, rates)}});
+    for (size_t i = 0; i < program::kLimits; ++i)
+      parts.back()["work"][program::kLimitNames[i]] = of.work.amounts[i];
   }
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
     return a["seconds"].template get<double>() > b["seconds"].template get<double>();
@@ -108,7 +137,7 @@ nlohmann::json Report(const train::Trainer& trainer, const Profile& profile) {
           {"floor_seconds", total.wall},
           {"floor_cpu_seconds", total.cpu},
           {"floor", floor},
-          {"flops", program::ReplayTape(trainer.step_tape()).work.flops},
+          {"flops", program::ReplayTape(trainer.step_tape()).work.flops()},
           {"parts", parts},
           {"products", execute::GemmChoiceText(execute::GemmChoiceInUse())}};
 }
@@ -119,9 +148,10 @@ absl::Status Run(const std::string& assignment, int steps) {
   if (const auto choice = execute::ParseGemmChoice(attempt.products); choice.ok()) {
     execute::UseGemmChoice(*choice);
   }
+  const program::MachineRates rates = train::MeasureRates();
   ASSIGN_OR_RETURN(const auto trainer, train::Trainer::Create(attempt, *device));
   ASSIGN_OR_RETURN(const Profile profile, RunSteps(*trainer, steps));
-  std::cout << Report(*trainer, profile).dump() << std::endl;
+  std::cout << Report(*trainer, profile, rates.At(trainer->program().compute)).dump() << std::endl;
   return absl::OkStatus();
 }
 

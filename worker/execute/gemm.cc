@@ -25,7 +25,7 @@ GemmChoice& InUse() {
 }  // namespace
 
 int GemmKind(const GemmCall& call) {
-  const int shape = std::min({call.m, call.n, call.k}) < kNarrow ? 1 : 0;
+  const int shape = std::min({call.m, call.n, call.k}) < program::kNarrowSide ? 1 : 0;
   const int form = call.a_transposed ? 2 : call.b_transposed ? 1 : 0;
   return (static_cast<int>(call.dtype) * kGemmShapes + shape) * kGemmForms + form;
 }

@@ -50,9 +50,8 @@ void Gemm(const GemmCall& call);
 enum class GemmPath : uint8_t { kOneDnn, kAten, kConverted };
 inline constexpr int kGemmPaths = 3;
 
-// Kinds of products between which the fastest path differs: by number type, by shape (narrow: fewer
-// than kNarrow in one extent, as an adapter's), and by what is transposed (neither, b, a).
-inline constexpr int64_t kNarrow = 64;
+// Kinds of products between which the fastest path differs: by number type, by shape (one side
+// below program::kNarrowSide, as an adapter's), and by what is transposed (neither, b, a).
 inline constexpr int kGemmTypes = 2, kGemmShapes = 2, kGemmForms = 3;
 inline constexpr int kGemmKinds = kGemmTypes * kGemmShapes * kGemmForms;
 int GemmKind(const GemmCall& call);

@@ -90,11 +90,8 @@ class PriceReader {
     price.backward_bytes = Height(backward_) - base_;
     price.forward_peak = Highest(live, forward_);
     price.backward_peak = Highest(live, backward_);
-    for (const Instruction& line : tape_.instructions) {
-      if (static_cast<size_t>(line.block) != target_) continue;
-      price.work.flops += line.work.flops;
-      price.work.bytes += line.work.bytes;
-    }
+    for (const Instruction& line : tape_.instructions)
+      if (static_cast<size_t>(line.block) == target_) price.work += line.work;
     return price;
   }
 

@@ -111,17 +111,27 @@ double BytesOf(const RunShape& run, const Operand& value) {
   return Elements(run, value) * static_cast<double>(SizeOf(value.dtype));
 }
 
-int Wants(const RunShape& run) {
-  return std::popcount(run.wanted.inputs) + (run.wanted.parameters != 0 ? 1 : 0);
-}
+// A product of the run's rows, and in the backward one of the same size for each wanted gradient;
+// of a sample, that of the weight has fewer terms.
+struct Product {
+  double in_width = 0.0, out_width = 0.0;
+  Wanted wanted;  // Backward.
+};
 
-// Each wanted gradient of a matrix product is one product of the same size.
-double MatmulFlops(const RunShape& run, double in_width, double out_width) {
-  const double product = 2.0 * static_cast<double>(run.out_rows(0)) * in_width * out_width;
-  if (run.direction == Direction::kForward) return product;
-  if (run.sampled == 0) return product * Wants(run);
-  const double share = static_cast<double>(run.sampled) / kWholeShare;  // Of the weight's alone.
-  return product * (std::popcount(run.wanted.inputs) + (run.wanted.parameters != 0 ? share : 0.0));
+void AddProduct(const RunShape& run, const Product& product, Work& work) {
+  double times = 1.0;
+  if (run.direction == Direction::kBackward) {
+    const double share = run.sampled == 0 ? 1.0 : static_cast<double>(run.sampled) / kWholeShare;
+    times = std::popcount(product.wanted.inputs) + (product.wanted.parameters != 0 ? share : 0.0);
+  }
+  const auto rows = static_cast<double>(run.out_rows(0));
+  const double matrix = product.in_width * product.out_width;
+  const double least =
+      std::min({rows / static_cast<double>(run.passes), product.in_width, product.out_width});
+  const bool narrow = least < static_cast<double>(kNarrowSide);
+  work[narrow ? Limit::kNarrow : Limit::kProducts] += times * 2.0 * rows * matrix;
+  if (narrow) return;
+  work[Limit::kMatrices] += times * static_cast<double>(run.passes * SizeOf(run.compute)) * matrix;
 }
 
 // Pairs of a query and a key that it sees: at most what as many documents of the longest length as
@@ -138,47 +148,69 @@ double VisiblePairs(const RunShape& run) {
   return tokens / longest * (most * longest - most * (most - 1.0) / 2.0);
 }
 
-// With gradients, the forward's product comes first. Beside an adapter the matrix is frozen.
-double HeadFlops(const RunShape& run) {
+// Logits are written and read, and with gradients once more each. Then the forward's product comes
+// first. Beside an adapter the matrix is frozen. It is so large that its products hide that it is
+// arranged anew for each kHeadChunkRows.
+void AddHead(const RunShape& run, Work& work) {
+  const auto width = static_cast<double>(run.in[0].width);
   const auto rank = static_cast<double>(run.op->attributes.rank);
   const auto vocabulary = static_cast<double>(HeadRows(run));
-  const double product = 2.0 * Elements(run, run.in[0]) * vocabulary;
-  const double adapter = 2.0 * static_cast<double>(run.in_rows(0)) * rank * vocabulary;
-  if (run.direction == Direction::kForward) return product + adapter;
-  RunShape base = run;
-  base.wanted.inputs &= kIn0;
-  if (rank > 0.0) base.wanted.parameters = 0;
-  return product * (1 + Wants(base)) + 3.0 * adapter;
+  const auto rows = static_cast<double>(run.in_rows(0));
+  RunShape forward = run;
+  forward.direction = Direction::kForward;
+  forward.out[0] = run.in[0];  // Its rows are those of the products.
+  RunShape backward = forward;
+  backward.direction = Direction::kBackward;
+  const bool trains = run.direction == Direction::kBackward;
+  AddProduct(forward, {width, vocabulary, {}}, work);
+  work[Limit::kPasses] += (trains ? 4.0 : 2.0) * sizeof(float) * rows * vocabulary;
+  Wanted of_base = run.wanted, of_adapter = {.inputs = kIn0, .parameters = 1};
+  of_base.inputs &= kIn0;
+  if (rank > 0.0) {
+    of_base.parameters = 0;
+    AddProduct(forward, {rank, vocabulary, {}}, work);
+    if (trains) AddProduct(backward, {rank, vocabulary, of_adapter}, work);
+  }
+  if (trains) AddProduct(backward, {width, vocabulary, of_base}, work);
 }
 
-double MatrixFlops(const RunShape& run) {
+// Whether they are all: what else such an op reads and writes is hidden behind them.
+bool AddProducts(const RunShape& run, Work& work) {
   const auto width = [](const Operand& value) { return static_cast<double>(value.width); };
   const Op& op = *run.op;
+  const auto rank = static_cast<double>(op.attributes.rank);
   switch (op.code) {
     case OpCode::kLinear:
     case OpCode::kLoraDown:
-      return MatmulFlops(run, width(run.in[0]), width(run.out[0]));
+      AddProduct(run, {width(run.in[0]), width(run.out[0]), run.wanted}, work);
+      return true;
     case OpCode::kPatchEmbedding:
-      return MatmulFlops(run, static_cast<double>(op.attributes.patch_width), width(run.out[0]));
-    case OpCode::kLoraLinear: {
-      RunShape base = run, up = run;  // The frozen product has dz alone, the adapter's dza and dB.
-      base.wanted.parameters = 0;
-      base.wanted.inputs &= kIn0;
-      up.wanted.inputs &= kIn1;
-      return MatmulFlops(base, width(run.in[0]), width(run.out[0])) +
-             MatmulFlops(up, static_cast<double>(op.attributes.rank), width(run.out[0]));
+      AddProduct(run,
+                 {static_cast<double>(op.attributes.patch_width), width(run.out[0]), run.wanted},
+                 work);
+      return true;
+    case OpCode::kLoraLinear: {  // The frozen product has dz alone, the adapter's dza and dB.
+      Wanted base = run.wanted, up = run.wanted;
+      base.parameters = 0;
+      base.inputs &= kIn0;
+      up.inputs &= kIn1;
+      AddProduct(run, {width(run.in[0]), width(run.out[0]), base}, work);
+      AddProduct(run, {rank, width(run.out[0]), up}, work);
+      return true;
     }
     case OpCode::kAttention: {  // Two products forward, five backward, of what is visible.
       const double products = run.direction == Direction::kForward ? 2.0 : 5.0;
-      return 2.0 * products * VisiblePairs(run) * width(run.in[0]);
+      work[Limit::kAttention] += 2.0 * products * VisiblePairs(run) * width(run.in[0]);
+      return true;
     }
-    case OpCode::kLoraEmbedding:  // Two products backward, dB and dza.
-      return MatmulFlops(run, static_cast<double>(op.attributes.rank), width(run.out[0])) *
-             (run.direction == Direction::kForward ? 1.0 : 2.0);
+    case OpCode::kLoraEmbedding:  // Backward: dB and dza.
+      AddProduct(run, {rank, width(run.out[0]), {.inputs = kIn0, .parameters = 1}}, work);
+      return false;  // It gathers rows as well.
     case OpCode::kHeadLoss:
-      return HeadFlops(run);
+      AddHead(run, work);
+      return true;
     default:
-      return 0.0;
+      return false;
   }
 }
 
@@ -201,11 +233,11 @@ const Op& InverseOf(const Op& op) {
 
 Work WorkOf(const RunShape& run) {
   Work work;
-  work.flops = MatrixFlops(run);
+  if (AddProducts(run, work)) return work;
   double bytes = 0.0;
   for (size_t i = 0; i < run.op->inputs.size(); ++i) bytes += BytesOf(run, run.in[i]);
   for (size_t i = 0; i < run.op->outputs.size(); ++i) bytes += BytesOf(run, run.out[i]);
-  work.bytes = run.direction == Direction::kForward ? bytes : 2.0 * bytes;
+  work[Limit::kPasses] = run.direction == Direction::kForward ? bytes : 2.0 * bytes;
   return work;
 }
 

@@ -66,6 +66,7 @@ struct RunShape {
   DType compute = DType::kF32;
   int64_t vocabulary = 0;  // Rows of a head's matrix that has one per token.
   uint16_t sampled = 0;    // Backward: of input 0 this share of the rows is there; 0: all.
+  int64_t passes = 1;      // That do the work of the key's rows.
   // Shapes of all inputs and outputs, whether the run names them or not; slots say nothing.
   std::array<Operand, kMaxInputs> in;
   std::array<Operand, kMaxOutputs> out;

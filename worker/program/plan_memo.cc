@@ -74,8 +74,8 @@ void AddType(const BlockType& type, Fingerprint& text) {
 std::string FingerprintOf(const Program& program, const LowerOptions& options) {
   Fingerprint text;
   text.AddKey(options.key);
-  text.Add(options.machine.threads, options.machine.cpu, options.machine.rates.flops_per_s,
-           options.machine.rates.bytes_per_s, program.compute, program.config.vocabulary,
+  for (const double rate : options.machine.rates.per_second) text.Add(rate);
+  text.Add(options.machine.threads, options.machine.cpu, program.compute, program.config.vocabulary,
            program.types.size());
   for (const BlockType& type : program.types) AddType(type, text);
   for (const Block& block : program.blocks) {

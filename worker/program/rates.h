@@ -1,31 +1,78 @@
-// How fast a machine works: what the time of a plan is reckoned by. No size depends on it.
+// What runs of ops cost, and how fast a machine works: what the time of a plan is reckoned by. No
+// size depends on it.
 #ifndef WORKER_PROGRAM_RATES_H_
 #define WORKER_PROGRAM_RATES_H_
 
+#include <algorithm>
+#include <array>
 #include <compare>
+#include <cstddef>
+#include <cstdint>
 
 #include "worker/program/model_config.h"
 
 namespace snug::program {
 
-// At one compute dtype. A machine that nothing is known of has 1 TFLOP/s and 50 GB/s: what a
-// product costs against a pass over memory on most devices, within a factor of two.
-struct Rates {
-  double flops_per_s = 1e12;  // Of matrix products and attention.
-  double bytes_per_s = 5e10;  // Read and written by everything else.
+// What bounds a run; a machine does each at a rate of its own. One run may be bounded by several.
+enum class Limit : uint8_t {
+  kProducts,   // Flops of matrix products with no narrow side,
+  kNarrow,     // of those with one, as an adapter's,
+  kAttention,  // and of attention.
+  kMatrices,   // Bytes of the products' matrices: read, and arranged, by each pass over some rows.
+  kPasses,     // Bytes read and written by everything else.
+  kCopies,     // Bytes between the device and the host.
+};
+inline constexpr size_t kLimits = 6;
+inline constexpr const char* kLimitNames[kLimits] = {"products", "narrow_products", "attention",
+                                                     "matrices", "passes",          "copies"};
+inline constexpr int64_t kNarrowSide = 64;  // A side below it is narrow.
+
+// Amounts by what bounds them: flops and bytes.
+struct Work {
+  std::array<double, kLimits> amounts = {};
+
+  double& operator[](Limit limit) { return amounts[static_cast<size_t>(limit)]; }
+  double operator[](Limit limit) const { return amounts[static_cast<size_t>(limit)]; }
+  Work& operator+=(const Work& other) {
+    for (size_t i = 0; i < kLimits; ++i) amounts[i] += other.amounts[i];
+    return *this;
+  }
+  double flops() const {
+    return (*this)[Limit::kProducts] + (*this)[Limit::kNarrow] + (*this)[Limit::kAttention];
+  }
 };
 
-struct MachineRates {
-  double f32_flops_per_s = Rates().flops_per_s;
-  double bf16_flops_per_s = Rates().flops_per_s;
-  double bytes_per_s = Rates().bytes_per_s;
+// Of each amount so much in a second, at one compute dtype.
+struct Rates {
+  std::array<double, kLimits> per_second = Of(1e12, 5e10).per_second;
 
-  Rates At(DType compute) const {
-    return {.flops_per_s = compute == DType::kBF16 ? bf16_flops_per_s : f32_flops_per_s,
-            .bytes_per_s = bytes_per_s};
+  // Where only the speeds of products and of memory are known. A narrow product of rank 16 does 16
+  // flops per byte of its rows, at most as many as others. A copy between a GPU and the host has a
+  // sixtieth of the memory's rate (PCIe 5 beside HBM 3).
+  static constexpr Rates Of(double flops_per_s, double bytes_per_s) {
+    return {{flops_per_s, std::min(flops_per_s, 16.0 * bytes_per_s), flops_per_s, bytes_per_s,
+             bytes_per_s, bytes_per_s / 60.0}};
   }
+  double& operator[](Limit limit) { return per_second[static_cast<size_t>(limit)]; }
+  double operator[](Limit limit) const { return per_second[static_cast<size_t>(limit)]; }
+  auto operator<=>(const Rates&) const = default;
+};
+
+// A machine that nothing is known of has 1 TFLOP/s and 50 GB/s: what a product costs against a pass
+// over memory on most devices, within a factor of two.
+struct MachineRates {
+  Rates f32, bf16;
+
+  const Rates& At(DType compute) const { return compute == DType::kBF16 ? bf16 : f32; }
   auto operator<=>(const MachineRates&) const = default;
 };
+
+// What the work takes on a machine of these rates.
+inline double SecondsOf(const Work& work, const Rates& rates) {
+  double seconds = 0.0;
+  for (size_t i = 0; i < kLimits; ++i) seconds += work.amounts[i] / rates.per_second[i];
+  return seconds;
+}
 
 }  // namespace snug::program
 

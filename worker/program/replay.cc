@@ -5,9 +5,6 @@
 namespace snug::program {
 namespace {
 
-// A copy between a GPU and the host has a sixtieth of the memory's rate (PCIe 5 beside HBM 3).
-constexpr double kCopyShare = 1.0 / 60.0;
-
 int64_t* Component(LiveBytes& live, Region region) {
   switch (region) {
     case Region::kStash:
@@ -24,11 +21,7 @@ int64_t* Component(LiveBytes& live, Region region) {
 
 Work TapeWork(const Tape& tape) {
   Work total;
-  for (const Instruction& line : tape.instructions) {
-    total.flops += line.work.flops;
-    total.bytes += line.work.bytes;
-    total.copied_bytes += line.work.copied_bytes;
-  }
+  for (const Instruction& line : tape.instructions) total += line.work;
   return total;
 }
 
@@ -63,11 +56,6 @@ Replay ReplayTape(const Tape& tape) {
   }
   replay.work = TapeWork(tape);
   return replay;
-}
-
-double SecondsOf(const Work& work, const Rates& rates) {
-  return work.flops / rates.flops_per_s + work.bytes / rates.bytes_per_s +
-         work.copied_bytes / (kCopyShare * rates.bytes_per_s);
 }
 
 }  // namespace snug::program

@@ -34,9 +34,6 @@ Replay ReplayTape(const Tape& tape);
 // Live bytes after each instruction began: the timeline that `snug plan --explain` draws.
 std::vector<LiveBytes> Timeline(const Tape& tape);
 
-// What the work takes on a machine of these rates.
-double SecondsOf(const Work& work, const Rates& rates);
-
 }  // namespace snug::program
 
 #endif  // WORKER_PROGRAM_REPLAY_H_

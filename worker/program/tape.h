@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "worker/program/program.h"
+#include "worker/program/rates.h"
 #include "worker/program/tape_key.h"
 
 namespace snug::program {
@@ -79,13 +80,6 @@ struct Wanted {
   uint8_t inputs = 0;      // Bit i: the gradient of input i.
   uint8_t parameters = 0;  // Bit i: the gradient of parameter i of the op.
   bool any() const { return inputs != 0 || parameters != 0; }
-};
-
-// What one run costs.
-struct Work {
-  double flops = 0.0;         // Of matrix products and attention.
-  double bytes = 0.0;         // Read and written by everything else.
-  double copied_bytes = 0.0;  // Between the device and the host.
 };
 
 // The lines behind it run again and again, each pass over the next rows of their operands, until

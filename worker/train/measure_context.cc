@@ -4,9 +4,13 @@
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
 #include "worker/execute/gemm.h"
 #include "worker/execute/gpu/measure_context.h"
@@ -19,11 +23,18 @@ constexpr int64_t kMiB = 1 << 20;
 
 int64_t WholeMiB(int64_t bytes) { return (bytes + kMiB - 1) / kMiB * kMiB; }
 
-// In whole millions: more digits than were measured.
+// In whole millions a second: more digits than were measured.
+std::string RatesText(const program::Rates& rates) {
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < program::kLimits; ++i)
+    texts.push_back(
+        absl::StrFormat("\"%s\": %.0fe6", program::kLimitNames[i], rates.per_second[i] / 1e6));
+  return absl::StrCat("{", absl::StrJoin(texts, ", "), "}");
+}
+
 std::string RatesText(const program::MachineRates& rates) {
-  return absl::StrFormat(
-      "{\"f32_flops_per_s\": %.0fe6, \"bf16_flops_per_s\": %.0fe6, \"bytes_per_s\": %.0fe6}",
-      rates.f32_flops_per_s / 1e6, rates.bf16_flops_per_s / 1e6, rates.bytes_per_s / 1e6);
+  return absl::StrCat("{\"fp32\": ", RatesText(rates.f32), ", \"bf16\": ", RatesText(rates.bf16),
+                      "}");
 }
 
 // No rates: nothing was measured.

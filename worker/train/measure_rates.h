@@ -6,8 +6,8 @@
 
 namespace snug::train {
 
-// Of products on the paths in use (execute/gemm.h), and of a pass over memory, on this process's
-// threads. Takes a few tenths of a second and 100 MB.
+// Of products on the paths in use (execute/gemm.h), of attention and of a pass over memory, on this
+// process's threads. Takes half a second and 100 MB.
 program::MachineRates MeasureRates();
 
 }  // namespace snug::train

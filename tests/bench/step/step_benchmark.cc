@@ -224,7 +224,7 @@ using Taken = std::vector<int64_t>;
 
 nlohmann::json Report(const Model& model, execute::Device& device, const Taken& taken) {
   const double seconds = Median(model.step), cpu = Median(model.cpu);
-  const double flops = program::ReplayTape(model.tape).work.flops;
+  const double flops = program::ReplayTape(model.tape).work.flops();
   const auto tokens = static_cast<double>(model.key.tokens);
   const int64_t held =
       program::StaticComponents(model.program, model.key, device.machine(), 0).total();
@@ -257,7 +257,7 @@ absl::StatusOr<nlohmann::json> Predict(const Subject& subject, const Options& op
                         {"arena_bytes", lowered.tape.arena_bytes},
                         {"host_bytes", lowered.tape.host_bytes},
                         {"predicted_bytes", bytes.held() + lowered.tape.arena_bytes},
-                        {"flops", program::ReplayTape(lowered.tape).work.flops}};
+                        {"flops", program::ReplayTape(lowered.tape).work.flops()}};
 }
 
 absl::Status PrintPredictions(const Options& options) {

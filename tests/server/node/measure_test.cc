@@ -90,21 +90,30 @@ TEST_F(MeasureTest, EachKindOfDeviceOnce) {
 
 // Rates are the CPU's: whole or not at all, and remembered as they were.
 TEST_F(MeasureTest, RatesAreReadAndRemembered) {
-  WriteWorker("worker",  // In one line: it is the last that counts.
-              absl::StrCat(R"({"context_bytes": 100, "rates": {"f32_flops_per_s": 123456e6, )",
-                           R"("bf16_flops_per_s": 3e11, "bytes_per_s": 1.5e10}})"));
+  const auto rates = [](const std::string& first, const std::string& last) {
+    return absl::StrCat(R"({"products": )", first,
+                        R"(, "narrow_products": 2e10, "attention": 3e10, "matrices": 4e9, )",
+                        R"("passes": 1.5e10, "copies": )", last, "}");
+  };
+  const auto both = [](const std::string& fp32, const std::string& bf16) {
+    return absl::StrCat(R"({"fp32": )", fp32, R"(, "bf16": )", bf16, "}");
+  };
+  WriteWorker("worker", absl::StrCat(R"({"context_bytes": 100, "rates": )",
+                                     both(rates("123456e6", "1e9"), rates("3e11", "2e9")), "}"));
   for (int start = 0; start < 2; ++start) {
     std::vector<Device> devices = {{.name = "cpu:0"}, GpuDevice(0, "H200", "580")};
     ASSERT_TRUE(Measure(devices).ok());
     ASSERT_TRUE(devices[0].rates.has_value());
-    EXPECT_EQ(devices[0].rates->f32_flops_per_s, 123456e6);
-    EXPECT_EQ(devices[0].rates->bf16_flops_per_s, 3e11);
-    EXPECT_EQ(devices[0].rates->bytes_per_s, 1.5e10);
+    EXPECT_THAT(devices[0].rates->f32.per_second,
+                testing::ElementsAre(123456e6, 2e10, 3e10, 4e9, 1.5e10, 1e9));
+    EXPECT_THAT(devices[0].rates->bf16.per_second,
+                testing::ElementsAre(3e11, 2e10, 3e10, 4e9, 1.5e10, 2e9));
     EXPECT_FALSE(devices[1].rates.has_value());
     EXPECT_EQ(Calls().size(), start == 0 ? 2u : 0u);
   }
-  for (const char* bad : {R"({"f32_flops_per_s": 1})", R"("fast")",
-                          R"({"f32_flops_per_s": 1, "bf16_flops_per_s": 0, "bytes_per_s": 1})"}) {
+  for (const std::string& bad :
+       {both(rates("1", "1"), R"({"products": 1})"), std::string(R"("fast")"),
+        both(rates("1", "1"), rates("1", "0")), both(rates("\"1\"", "1"), rates("1", "1"))}) {
     fs::remove(dir_ + "/context.json");
     WriteWorker("worker", absl::StrCat(R"({"context_bytes": 100, "rates": )", bad, "}"));
     std::vector<Device> devices = {{.name = "cpu:0"}};

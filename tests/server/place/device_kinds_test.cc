@@ -6,6 +6,7 @@
 namespace snug::server {
 namespace {
 
+using program::Limit;
 using ::testing::HasSubstr;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
@@ -50,8 +51,9 @@ TEST(DeviceKindsTest, AKindHasItsMemoryAndItsSpeed) {
   const Device h200 = Planned("h200", 100 * kGiB).value();
   EXPECT_EQ(h200.capacity_bytes, 100 * kGiB);
   EXPECT_GT(h200.context_bytes, 600);  // There is none here to have been measured.
-  EXPECT_GT(RatesOf(h200).bytes_per_s, RatesOf(h100).bytes_per_s);
-  EXPECT_EQ(RatesOf(h200).bf16_flops_per_s, RatesOf(h100).bf16_flops_per_s);
+  const auto bf16 = [](const Device& device, Limit limit) { return RatesOf(device).bf16[limit]; };
+  EXPECT_GT(bf16(h200, Limit::kPasses), bf16(h100, Limit::kPasses));
+  EXPECT_EQ(bf16(h200, Limit::kProducts), bf16(h100, Limit::kProducts));
   EXPECT_STREQ(RatesSource(h200), "kind");
 }
 
@@ -76,13 +78,13 @@ TEST(DeviceKindsTest, RatesAreThoseMeasuredElseTheKindsElseNobodys) {
   Device gpu = Devices()[1];
   EXPECT_STREQ(RatesSource(gpu), "kind");
   gpu.model = "NVIDIA A100-SXM4-40GB";
-  const double small = RatesOf(gpu).bytes_per_s;
+  const double small = RatesOf(gpu).bf16[Limit::kPasses];
   gpu.model = "NVIDIA A100-SXM4-80GB";
-  EXPECT_GT(RatesOf(gpu).bytes_per_s, small);
+  EXPECT_GT(RatesOf(gpu).bf16[Limit::kPasses], small);
   gpu.model = "NVIDIA of another year";
   EXPECT_STREQ(RatesSource(gpu), "nominal");
   EXPECT_EQ(RatesOf(gpu), program::MachineRates());
-  gpu.rates = {.f32_flops_per_s = 1.0, .bf16_flops_per_s = 2.0, .bytes_per_s = 3.0};
+  gpu.rates = {.f32 = program::Rates::Of(1.0, 3.0), .bf16 = program::Rates::Of(2.0, 3.0)};
   EXPECT_STREQ(RatesSource(gpu), "measured");
   EXPECT_EQ(MachineOf(gpu).rates, *gpu.rates);
 }

@@ -204,7 +204,7 @@ TEST_F(PlannerTest, PlanOfAnotherModelIsRefused) {
 TEST_F(PlannerTest, APlanSaysItsTimeAndItsKinds) {
   spec_.mutable_training()->set_gradient_accumulation_steps(3);
   const PlanMachine machine = {
-      .rates = {.f32_flops_per_s = 1e9, .bf16_flops_per_s = 1e12, .bytes_per_s = 1e9}};
+      .rates = {.f32 = program::Rates::Of(1e9, 1e9), .bf16 = program::Rates::Of(1e12, 1e9)}};
   const std::vector<v1::Plan> plans = PlansFor(program_, spec_, {}, machine).value();
   double slowest = 0.0;
   for (const v1::Plan& plan : plans) {
@@ -226,10 +226,10 @@ TEST_F(PlannerTest, APlanSaysItsTimeAndItsKinds) {
   EXPECT_EQ(all_again->kinds(0).kind(), "recompute");
   // A machine of another speed: in fp32, whatever it does in bf16.
   PlanMachine faster = machine;
-  faster.rates = {.f32_flops_per_s = 1e10, .bf16_flops_per_s = 1e12, .bytes_per_s = 1e10};
+  faster.rates.f32 = program::Rates::Of(1e10, 1e10);
   const double ten_times = PlansFor(program_, spec_, {}, faster)->front().step_seconds();
   EXPECT_NEAR(plans.front().step_seconds() / ten_times, 10.0, 1e-9);
-  faster.rates.bf16_flops_per_s = 1e15;
+  faster.rates.bf16 = program::Rates::Of(1e15, 1e10);
   EXPECT_EQ(PlansFor(program_, spec_, {}, faster)->front().step_seconds(), ten_times);
 }
 

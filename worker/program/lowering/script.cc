@@ -230,6 +230,10 @@ void ScriptWriter::Finish(Line& line, const Node& node) {
   if (line.direction == Direction::kBackward) shape.sampled = line.operands.in[0].share;
   line.needs.workspace_bytes = WorkspaceBytes(shape, options_.machine);
   shape.key = options_.key;  // All passes do the work of all rows.
+  if (loop_head_ != kNone) {
+    const LoopHead& loop = script_.lines[Index(loop_head_)].loop;
+    shape.passes = (options_.key.Of(loop.rows) + loop.rows_of_pass - 1) / loop.rows_of_pass;
+  }
   line.work = WorkOf(shape);
   CountForms(line, node);
   Push(line);
@@ -286,9 +290,9 @@ void ScriptWriter::FinishForm(Line& line) {
   const auto read = static_cast<double>(line.operands.in[0].bytes(options_.key));
   const auto written = static_cast<double>(line.operands.out[0].bytes(options_.key));
   if (line.op == nullptr && !options_.machine.cpu)
-    line.work.copied_bytes = written;
+    line.work[Limit::kCopies] = written;
   else
-    line.work.bytes = read + written;
+    line.work[Limit::kPasses] = read + written;
   if (line.op != nullptr) {
     RunShape shape{.op = line.op, .key = options_.key, .compute = program_.compute};
     shape.in[0] = line.operands.in[0];
@@ -329,11 +333,11 @@ void ScriptWriter::CountForms(Line& line, const Node& node) const {
     return static_cast<double>(operand.bytes(options_.key));
   };
   for (size_t i = node.outputs().size(); i < kMaxOutputs; ++i)
-    line.work.bytes += bytes(line.operands.out[i]);
+    line.work[Limit::kPasses] += bytes(line.operands.out[i]);
   for (size_t i = 0; i < node.inputs().size(); ++i) {
     if (line.direction == Direction::kForward || !line.operands.in[i] || !TakesFormOf(node, i))
       continue;
-    line.work.bytes += bytes(line.operands.in[i]) - bytes(OperandOf(node.inputs()[i]));
+    line.work[Limit::kPasses] += bytes(line.operands.in[i]) - bytes(OperandOf(node.inputs()[i]));
   }
 }
 

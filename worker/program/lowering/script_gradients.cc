@@ -124,7 +124,7 @@ Line ScriptWriter::ParameterLine(const Node& node, Instruction::Kind kind,
   line.wanted = {};
   const Parameter& released = program_.parameters[Index(parameter)];
   // Read or written once, and what the optimizer holds of it thrice.
-  line.work.bytes = static_cast<double>(released.elements()) * sizeof(float) *
+  line.work[Limit::kPasses] = static_cast<double>(released.elements()) * sizeof(float) *
                     (kind == Instruction::Kind::kZero ? 1.0 : 7.0);
   return line;
 }
