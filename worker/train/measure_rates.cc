@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -21,28 +23,41 @@ constexpr int64_t kManyRows = 1024, kFewRows = 256, kWidth = 768, kMlpWidth = 20
 constexpr int64_t kRank = 16;
 // Far more than caches hold, so that it is memory that is measured.
 constexpr int64_t kElements = 8 << 20;
-constexpr int kRepeats = 3;
+constexpr int kRounds = 4;
 
-// The median: steps will meet what else runs as well.
-double SecondsToRun(const std::function<void()>& run) {
-  run();  // Prepared now: threads, packed operands, pages.
-  std::vector<double> seconds;
-  for (int i = 0; i < kRepeats; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    seconds.push_back(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+// What is timed, in turns with all others: a machine that others use has slow moments, and each
+// round should meet another one. The second of all times counts, by rising seconds: the first may
+// be luck, those behind it show what else ran.
+class Timing {
+ public:
+  explicit Timing(std::function<void()> run) : run_(std::move(run)) {
+    run_();  // Prepared now: threads, packed operands, pages.
   }
-  std::nth_element(seconds.begin(), seconds.begin() + kRepeats / 2, seconds.end());
-  return seconds[kRepeats / 2];
-}
+  void Run() {
+    const auto start = std::chrono::steady_clock::now();
+    run_();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    seconds_.push_back(took.count());
+  }
+  double seconds() const {
+    std::vector<double> sorted = seconds_;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[1];
+  }
+
+ private:
+  std::function<void()> run_;
+  std::vector<double> seconds_;
+};
 
 at::ScalarType TypeOf(program::DType dtype) {
   return dtype == program::DType::kBF16 ? at::kBFloat16 : at::kFloat;
 }
 
+using Runs = std::function<void()>;
+
 // y = x W^T, as forwards have it, and dx = dy W.
-double ProductSeconds(program::DType dtype, int64_t rows, int64_t in_width, int64_t out_width) {
+Runs Products(program::DType dtype, int64_t rows, int64_t in_width, int64_t out_width) {
   const at::Tensor x = at::ones({rows, in_width}, TypeOf(dtype));
   const at::Tensor dy = at::ones({rows, out_width}, TypeOf(dtype));
   const at::Tensor w = at::ones({out_width, in_width}, TypeOf(dtype));
@@ -68,49 +83,40 @@ double ProductSeconds(program::DType dtype, int64_t rows, int64_t in_width, int6
                                    .b_stride = in_width,
                                    .c_stride = in_width,
                                    .dtype = dtype};
-  return SecondsToRun([&] {
+  return [=] {  // With the tensors.
+    static_cast<void>(std::tie(x, dy, w, y, dx));
     execute::Gemm(forward);
     execute::Gemm(backward);
-  });
+  };
 }
 
-// Into an MLP and out of it.
-double MlpSeconds(program::DType dtype, int64_t rows) {
-  return ProductSeconds(dtype, rows, kWidth, kMlpWidth) +
-         ProductSeconds(dtype, rows, kMlpWidth, kWidth);
+Runs Both(const Runs& one, const Runs& other) {
+  return [=] {
+    one();
+    other();
+  };
 }
 
-// What is the same however many rows there are is the matrices'. Where it was lost in noise they
-// cost next to nothing, and never more than the rows of a pass.
-void MeasureProducts(program::DType dtype, program::Rates& rates) {
-  constexpr double kElements = 4.0 * kWidth * kMlpWidth;  // Of the matrices of four products.
-  constexpr double kTimes = static_cast<double>(kManyRows) / kFewRows;
-  const double many = MlpSeconds(dtype, kManyRows);
-  const double few = std::clamp(MlpSeconds(dtype, kFewRows), many / kTimes, 2.0 * many / kTimes);
-  const double of_rows = (many - few) / (kManyRows - kFewRows);
-  const double of_matrices = std::max(few - kFewRows * of_rows, 1e-3 * few);
-  rates[Limit::kProducts] = 2.0 * kElements / of_rows;
-  rates[Limit::kMatrices] = kElements * static_cast<double>(program::SizeOf(dtype)) / of_matrices;
-  const double narrow = ProductSeconds(dtype, kManyRows, kWidth, kRank) +
-                        ProductSeconds(dtype, kManyRows, kRank, kWidth);
-  rates[Limit::kNarrow] = 8.0 * kManyRows * kWidth * kRank / narrow;
+// Into a layer of this width, and out of it.
+Runs InAndOut(program::DType dtype, int64_t rows, int64_t width) {
+  return Both(Products(dtype, rows, kWidth, width), Products(dtype, rows, width, kWidth));
 }
 
-// Forward and backward of documents as most are, by the flops that plans count: 4 and 10 of each
-// visible pair and head and column.
-double AttentionFlopsPerSecond(program::DType dtype) {
-  constexpr int64_t kHeads = 12, kHeadWidth = 64, kDocuments = 2, kLength = 512;
-  constexpr int64_t kTokens = kDocuments * kLength, kColumns = kHeads * kHeadWidth;
-  const std::vector<int64_t> offsets = {0, kLength, kTokens};
+// Forward and backward of documents as most are.
+constexpr int64_t kHeads = 12, kHeadWidth = 64, kDocuments = 2, kLength = 512;
+constexpr int64_t kTokens = kDocuments * kLength, kColumns = kHeads * kHeadWidth;
+constexpr int64_t kOffsets[] = {0, kLength, kTokens};
+
+Runs Attention(program::DType dtype) {
   const kernels::AttentionShape shape{
       .heads = kHeads,
       .kv_heads = kHeads,
       .D = kHeadWidth,
       .documents = kDocuments,
-      .query_offsets = offsets.data(),
+      .query_offsets = kOffsets,
       .scale = 0.125f,
       .dtype = dtype == program::DType::kBF16 ? kernels::DType::kBF16 : kernels::DType::kF32};
-  const at::Tensor q = at::ones({kTokens, kColumns}, TypeOf(dtype));
+  at::Tensor q = at::ones({kTokens, kColumns}, TypeOf(dtype));
   at::Tensor o = at::empty_like(q), dq = at::empty_like(q), dk = at::empty_like(q),
              dv = at::empty_like(q), lse = at::empty({kTokens, kHeads});
   const kernels::AttentionSizes sizes = kernels::SizesOf(shape, at::get_num_threads());
@@ -151,35 +157,69 @@ double AttentionFlopsPerSecond(program::DType dtype) {
                                                   .dv_stride = kColumns,
                                                   .workspace = workspace.data_ptr<float>(),
                                                   .workspace_bytes = bytes};
-  const double seconds = SecondsToRun([&] {
+  return [=] {  // With the tensors.
+    static_cast<void>(std::tie(q, o, dq, dk, dv, lse, workspace));
     execute::Check("AttentionForward", kernels::AttentionForward(forward, nullptr));
     execute::Check("AttentionBackward", kernels::AttentionBackward(backward, nullptr));
-  });
-  constexpr double kPairs = 0.5 * kDocuments * kLength * (kLength + 1);
-  return 14.0 * kPairs * kColumns / seconds;
+  };
 }
 
 // y = a + b: as most of what is no product, it reads more than it writes.
-double BytesPerSecond() {
+Runs Pass() {
   const at::Tensor a = at::ones({kElements}, at::kFloat), b = at::ones({kElements}, at::kFloat);
   at::Tensor y = at::empty({kElements}, at::kFloat);
-  constexpr double kBytes = 3.0 * sizeof(float) * kElements;
-  return kBytes / SecondsToRun([&] { at::add_out(y, a, b); });
+  return [=]() mutable { at::add_out(y, a, b); };
+}
+
+// Of one dtype.
+struct Timings {
+  explicit Timings(program::DType type)
+      : dtype(type),
+        many(InAndOut(type, kManyRows, kMlpWidth)),
+        few(InAndOut(type, kFewRows, kMlpWidth)),
+        narrow(InAndOut(type, kManyRows, kRank)),
+        attention(Attention(type)) {}
+  void Run() {
+    for (Timing* timing : {&many, &few, &narrow, &attention}) timing->Run();
+  }
+
+  program::DType dtype;
+  Timing many, few, narrow, attention;
+};
+
+// What is the same however many rows there are is the matrices'. Where it was lost in noise they
+// cost next to nothing, and never more than the rows of a pass.
+program::Rates RatesOf(const Timings& timings, double bytes_per_s) {
+  constexpr double kOfMatrices = 4.0 * kWidth * kMlpWidth;  // Elements: of four products.
+  constexpr double kTimes = static_cast<double>(kManyRows) / kFewRows;
+  const double many = timings.many.seconds();
+  const double few = std::clamp(timings.few.seconds(), many / kTimes, 2.0 * many / kTimes);
+  const double of_rows = (many - few) / (kManyRows - kFewRows);
+  const double of_matrices = std::max(few - kFewRows * of_rows, 1e-3 * few);
+  program::Rates rates;
+  rates[Limit::kProducts] = 2.0 * kOfMatrices / of_rows;
+  rates[Limit::kMatrices] =
+      kOfMatrices * static_cast<double>(program::SizeOf(timings.dtype)) / of_matrices;
+  rates[Limit::kNarrow] = 8.0 * kManyRows * kWidth * kRank / timings.narrow.seconds();
+  // By the flops that plans count: 4 and 10 of each visible pair and head and column.
+  constexpr double kPairs = 0.5 * kDocuments * kLength * (kLength + 1);
+  rates[Limit::kAttention] = 14.0 * kPairs * kColumns / timings.attention.seconds();
+  rates[Limit::kPasses] = rates[Limit::kCopies] = bytes_per_s;
+  return rates;
 }
 
 }  // namespace
 
 program::MachineRates MeasureRates() {
-  program::MachineRates machine;
-  const double bytes_per_s = BytesPerSecond();
-  const auto measure = [&](program::DType dtype, program::Rates& rates) {
-    MeasureProducts(dtype, rates);
-    rates[Limit::kAttention] = AttentionFlopsPerSecond(dtype);
-    rates[Limit::kPasses] = rates[Limit::kCopies] = bytes_per_s;
-  };
-  measure(program::DType::kF32, machine.f32);
-  measure(program::DType::kBF16, machine.bf16);
-  return machine;
+  Timings f32(program::DType::kF32), bf16(program::DType::kBF16);
+  Timing pass(Pass());
+  for (int round = 0; round < kRounds; ++round) {
+    f32.Run();
+    bf16.Run();
+    pass.Run();
+  }
+  const double bytes_per_s = 3.0 * sizeof(float) * kElements / pass.seconds();
+  return {.f32 = RatesOf(f32, bytes_per_s), .bf16 = RatesOf(bf16, bytes_per_s)};
 }
 
 }  // namespace snug::train

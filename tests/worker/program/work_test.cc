@@ -1,0 +1,90 @@
+// What runs of ops cost, by what bounds them, and what that takes on a machine.
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "gtest/gtest.h"
+#include "tests/worker/program/models.h"
+#include "worker/program/lower.h"
+#include "worker/program/named_plan.h"
+#include "worker/program/replay.h"
+
+namespace snug::program {
+namespace {
+
+constexpr int64_t kTokens = 1024, kRowsOfPass = 256;
+
+Tape TapeOf(const Program& program, const std::map<std::string, SiteStash>& patterns) {
+  const LowerOptions options = {
+      .key = {.tokens = kTokens, .documents = 2, .longest_document = kTokens / 2}};
+  return *Lower(program, *PinnedPlan(program, patterns), options);
+}
+
+double Linear(const ModelConfig& config) {  // Elements of the matrices of all layers.
+  const auto width = static_cast<double>(config.width), mlp = static_cast<double>(config.mlp_width);
+  return static_cast<double>(config.layers) * (4.0 * width * width + 3.0 * width * mlp);
+}
+
+// Forward, and backward for inputs and for weights: each reads or writes its matrix once.
+TEST(WorkTest, ProductsAreThoseOfTheMatrices) {
+  const ModelConfig config = Llama125M();
+  const Work work = ReplayTape(TapeOf(*BuildProgram(config, FullMode()), {})).work;
+  const double head = static_cast<double>(config.width * config.vocabulary);
+  EXPECT_DOUBLE_EQ(work[Limit::kProducts], 3.0 * 2.0 * kTokens * (Linear(config) + head));
+  EXPECT_DOUBLE_EQ(work[Limit::kMatrices], 3.0 * sizeof(float) * (Linear(config) + head));
+  EXPECT_EQ(work[Limit::kNarrow], 0.0);
+  // 4 and 10 of each head's columns for each pair of a token and one that it sees.
+  const double pairs = 0.5 * kTokens * (kTokens / 2 + 1);
+  EXPECT_DOUBLE_EQ(work[Limit::kAttention],
+                   14.0 * pairs * static_cast<double>(config.layers * config.width));
+  EXPECT_EQ(work[Limit::kCopies], 0.0);
+}
+
+TEST(WorkTest, AnAdaptersProductsAreNarrow) {
+  const ModelConfig config = Llama125M();
+  const Work work =
+      ReplayTape(TapeOf(*BuildProgram(config, LoraMode({"q_proj"}, DType::kF32)), {})).work;
+  const double head = static_cast<double>(config.width * config.vocabulary);
+  // Frozen matrices have products for their inputs' gradients alone; the lowest layer needs q's.
+  const double most = 2.0 * 2.0 * kTokens * (Linear(config) + head);
+  EXPECT_LT(work[Limit::kProducts], most);
+  EXPECT_GT(work[Limit::kProducts], 0.9 * most);
+  EXPECT_GT(work[Limit::kNarrow], 0.0);
+  EXPECT_LT(work[Limit::kNarrow], 0.05 * work[Limit::kProducts]);
+}
+
+// Every pass of a loop reads the matrices of its products anew.
+TEST(WorkTest, PassesOfALoopReadMatricesAgain) {
+  const Program program = *BuildProgram(Llama125M(), FullMode());
+  const auto matrices = [](const Tape& tape) {
+    std::map<std::tuple<int32_t, int32_t, Direction>, double> bytes;
+    for (const Instruction& line : tape.instructions)
+      if (line.op != nullptr && line.op->code == OpCode::kLinear)
+        bytes[{line.block, line.op_index, line.direction}] = line.work[Limit::kMatrices];
+    return bytes;
+  };
+  const auto kept = matrices(TapeOf(program, {}));
+  int again = 0;
+  for (const auto& [place, bytes] :
+       matrices(TapeOf(program, {{"*", {Stash::kChunk, kRowsOfPass}}}))) {
+    if (bytes == kept.at(place)) continue;
+    EXPECT_DOUBLE_EQ(bytes, kept.at(place) * kTokens / kRowsOfPass);
+    ++again;
+  }
+  EXPECT_GE(again,
+            3 * 2 * static_cast<int>(program.config.layers));  // Gate, up and down, each way.
+}
+
+TEST(WorkTest, SecondsAreTheSumOverLimits) {
+  Work work;
+  work[Limit::kProducts] = 6.0;
+  work[Limit::kPasses] = 10.0;
+  work += work;
+  Rates rates = Rates::Of(3.0, 5.0);
+  EXPECT_DOUBLE_EQ(SecondsOf(work, rates), 12.0 / 3.0 + 20.0 / 5.0);
+  rates[Limit::kProducts] = 6.0;
+  EXPECT_DOUBLE_EQ(SecondsOf(work, rates), 12.0 / 6.0 + 20.0 / 5.0);
+}
+
+}  // namespace
+}  // namespace snug::program
