@@ -70,12 +70,15 @@ class ChatTest(unittest.TestCase):
         rows = datasets.read_prepared(prepared)
         self.assertIn(ids, [list(row) for row, _ in rows])
 
-    # A file that the job's model cannot render: the job fails by the row, nothing runs.
+    # A file that the job's model cannot render: the submit is refused by the row; unchecked, the job
+    # fails by it. Nothing runs.
     def test_a_model_without_a_template(self):
-        name = self.daemon.submit(self.file)
+        done = self.daemon.run("submit", self.file, "--output", "json", code=1)
+        name = self.daemon.submit(self.file, "--no-check")
         job = self.daemon.wait_state(name, "FAILED")
-        self.assertEqual(job["error"]["reason"], "NO_CHAT_TEMPLATE")
-        self.assertIn("give chat_template", job["error"]["message"])
+        for error in (json.loads(done.stderr)["error"], job["error"]):
+            self.assertEqual(error["reason"], "NO_CHAT_TEMPLATE")
+            self.assertIn("give chat_template", error["message"])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "worker/program/lower.h"
 #include "worker/program/named_plan.h"
 #include "worker/program/replay.h"
+#include "worker/program/stages.h"
 
 namespace snug::program {
 namespace {
@@ -73,6 +74,17 @@ TEST(WorkTest, PassesOfALoopReadMatricesAgain) {
   }
   EXPECT_GE(again,
             3 * 2 * static_cast<int>(program.config.layers));  // Gate, up and down, each way.
+}
+
+// A row whose length is not known yet counts as one patch, of which a later stage has none: there
+// is no pass over it.
+TEST(WorkTest, ALoopMayHaveNoRows) {
+  const ModelConfig config = WindowedShape(4);
+  const Program program = *BuildProgram(config, FullMode());
+  const Plan chunked = *PinnedPlan(program, {{"*", {Stash::kChunk, 2}}});
+  const TapeKey one = WithStages({.tokens = 1, .documents = 1, .longest_document = 1}, config);
+  ASSERT_EQ(one.Of(Rows::kMerged1), 0);
+  EXPECT_GT(SecondsOf(ReplayTape(*Lower(program, chunked, {.key = one})).work, Rates()), 0.0);
 }
 
 TEST(WorkTest, SecondsAreTheSumOverLimits) {

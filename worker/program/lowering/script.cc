@@ -232,7 +232,8 @@ void ScriptWriter::Finish(Line& line, const Node& node) {
   shape.key = options_.key;  // All passes do the work of all rows.
   if (loop_head_ != kNone) {
     const LoopHead& loop = script_.lines[Index(loop_head_)].loop;
-    shape.passes = (options_.key.Of(loop.rows) + loop.rows_of_pass - 1) / loop.rows_of_pass;
+    const int64_t rows = options_.key.Of(loop.rows);  // A later stage of one patch has none.
+    if (rows > 0) shape.passes = (rows + loop.rows_of_pass - 1) / loop.rows_of_pass;
   }
   line.work = WorkOf(shape);
   CountForms(line, node);
