@@ -70,8 +70,8 @@ class ChatTest(unittest.TestCase):
         rows = datasets.read_prepared(prepared)
         self.assertIn(ids, [list(row) for row, _ in rows])
 
-    # A file that the job's model cannot render: the submit is refused by the row; unchecked, the job
-    # fails by it. Nothing runs.
+    # A file that the job's model cannot render: the submit is refused by the row; unchecked, the
+    # job fails by it. Nothing runs.
     def test_a_model_without_a_template(self):
         done = self.daemon.run("submit", self.file, "--output", "json", code=1)
         name = self.daemon.submit(self.file, "--no-check")
