@@ -45,6 +45,9 @@ class Model:
     def __init__(self, subject, folder, daemon):
         self.file, self.daemon = folder / "job.yaml", daemon
         subject.write(folder)
+        job = json.loads(self.file.read_text())
+        del job["memory"]  # It pins a plan.
+        self.file.write_text(json.dumps(job))
 
     def peak(self, stash):
         """Bytes of the pinned plan; none where it serves nothing here."""
@@ -57,6 +60,7 @@ class Model:
     def seconds(self, *settings):
         """Of a step, by the job's own metrics; and the job."""
         name = self.daemon.submit(self.file, *settings)
+        self.daemon.wait_state(name, "RUNNING")
         job = snug_side.follow(self.daemon, name)[0]
         if job["state"] != "SUCCEEDED":
             raise RuntimeError(job["error"])
