@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -56,37 +55,32 @@ at::ScalarType TypeOf(program::DType dtype) {
 
 using Runs = std::function<void()>;
 
+// Rows of a times b into c.
+execute::GemmCall Product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
+                          bool b_transposed) {
+  const bool bf16 = a.scalar_type() == at::kBFloat16;
+  return {.a = a.data_ptr(),
+          .b = b.data_ptr(),
+          .c = c.data_ptr(),
+          .m = c.size(0),
+          .n = c.size(1),
+          .k = a.size(1),
+          .a_stride = a.size(1),
+          .b_stride = b.size(1),
+          .c_stride = c.size(1),
+          .b_transposed = b_transposed,
+          .dtype = bf16 ? program::DType::kBF16 : program::DType::kF32};
+}
+
 // y = x W^T, as forwards have it, and dx = dy W.
 Runs Products(program::DType dtype, int64_t rows, int64_t in_width, int64_t out_width) {
   const at::Tensor x = at::ones({rows, in_width}, TypeOf(dtype));
   const at::Tensor dy = at::ones({rows, out_width}, TypeOf(dtype));
   const at::Tensor w = at::ones({out_width, in_width}, TypeOf(dtype));
-  at::Tensor y = at::empty({rows, out_width}, at::kFloat), dx = at::empty_like(x, at::kFloat);
-  const execute::GemmCall forward{.a = x.data_ptr(),
-                                  .b = w.data_ptr(),
-                                  .c = y.data_ptr(),
-                                  .m = rows,
-                                  .n = out_width,
-                                  .k = in_width,
-                                  .a_stride = in_width,
-                                  .b_stride = in_width,
-                                  .c_stride = out_width,
-                                  .b_transposed = true,
-                                  .dtype = dtype};
-  const execute::GemmCall backward{.a = dy.data_ptr(),
-                                   .b = w.data_ptr(),
-                                   .c = dx.data_ptr(),
-                                   .m = rows,
-                                   .n = in_width,
-                                   .k = out_width,
-                                   .a_stride = out_width,
-                                   .b_stride = in_width,
-                                   .c_stride = in_width,
-                                   .dtype = dtype};
-  return [=] {  // With the tensors.
-    static_cast<void>(std::tie(x, dy, w, y, dx));
-    execute::Gemm(forward);
-    execute::Gemm(backward);
+  const at::Tensor y = at::empty({rows, out_width}), dx = at::empty({rows, in_width});
+  return [=] {
+    execute::Gemm(Product(x, w, y, /*b_transposed=*/true));
+    execute::Gemm(Product(dy, w, dx, /*b_transposed=*/false));
   };
 }
 
@@ -157,8 +151,8 @@ Runs Attention(program::DType dtype) {
                                                   .dv_stride = kColumns,
                                                   .workspace = workspace.data_ptr<float>(),
                                                   .workspace_bytes = bytes};
-  return [=] {  // With the tensors.
-    static_cast<void>(std::tie(q, o, dq, dk, dv, lse, workspace));
+  const std::vector<at::Tensor> held = {q, o, dq, dk, dv, lse, workspace};
+  return [forward, backward, held] {
     execute::Check("AttentionForward", kernels::AttentionForward(forward, nullptr));
     execute::Check("AttentionBackward", kernels::AttentionBackward(backward, nullptr));
   };

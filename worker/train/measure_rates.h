@@ -7,7 +7,7 @@
 namespace snug::train {
 
 // Of products on the paths in use (execute/gemm.h), of attention and of a pass over memory, on this
-// process's threads. Takes half a second and 100 MB.
+// process's threads. Takes a second and 250 MB.
 program::MachineRates MeasureRates();
 
 }  // namespace snug::train
