@@ -25,12 +25,24 @@ void Device::FreeHost(void* address, int64_t bytes) noexcept {
   munmap(address, static_cast<size_t>(bytes));
 }
 
-CpuDevice::CpuDevice(int threads) : allocator_(CpuAllocator()) { at::set_num_threads(threads); }
+CpuDevice::CpuDevice(int threads, CpuStreams::Task before_copies)
+    : allocator_(CpuAllocator()), streams_(std::move(before_copies)) {
+  at::set_num_threads(threads);
+}
 
 program::Machine CpuDevice::machine() const { return {.threads = at::get_num_threads()}; }
 
 void CpuDevice::Copy(void* to, const void* from, int64_t bytes, int /*stream*/) {
   std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+void CpuDevice::CopyAsync(void* to, const void* from, int64_t bytes, int stream) {
+  streams_.Issue(stream, [=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
+}
+
+absl::Status CpuDevice::Synchronize() {
+  streams_.Synchronize();
+  return absl::OkStatus();
 }
 
 void CpuDevice::Fill(void* to, int byte, int64_t bytes, int /*stream*/) {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/types.h"
 #include "worker/execute/allocator.h"
+#include "worker/execute/cpu_streams.h"
 #include "worker/execute/gemm.h"
 #include "worker/execute/op_run.h"
 #include "worker/program/op_table.h"
@@ -40,8 +41,12 @@ class Device {
   // itself or the host's, whichever addresses they are; one that reads or writes the host's is done
   // when it returns.
   virtual void Copy(void* to, const void* from, int64_t bytes, int stream) = 0;
+  // In its stream's order, perhaps long after it returns: what it reads and writes stays until the
+  // stream has been waited for. The host's memory is AllocateHost's.
+  virtual void CopyAsync(void* to, const void* from, int64_t bytes, int stream) = 0;
   virtual void Fill(void* to, int byte, int64_t bytes, int stream) = 0;
-  // An event recorded on one stream can be waited for on another.
+  // An event recorded on one stream can be waited for on another, until Synchronize: so it is one
+  // tape's.
   virtual void Record(int event, int stream) = 0;
   virtual void Wait(int event, int stream) = 0;
   virtual void Multiply(const GemmCall& call, int stream) = 0;
@@ -61,11 +66,13 @@ class Device {
   void Zero(void* to, int64_t bytes, int stream) { Fill(to, 0, bytes, stream); }
 };
 
-// cpu:0. One stream: every call is done when it returns, so events have nothing to order.
+// cpu:0. Ops and what else is called on stream 0 are done when the call returns; only CopyAsync and
+// events know other streams.
 class CpuDevice final : public Device {
  public:
   // `threads`: of ATen and of our kernels. Sets the process's thread count and its CPU allocator.
-  explicit CpuDevice(int threads);
+  // `before_copies`: what a thread that copies does before each; tests delay copies by it.
+  explicit CpuDevice(int threads, CpuStreams::Task before_copies = {});
 
   const std::string& name() const override { return name_; }
   program::Machine machine() const override;
@@ -74,17 +81,19 @@ class CpuDevice final : public Device {
   bool host_reads_memory() const override { return true; }
   kernels::Stream stream(int /*number*/) override { return nullptr; }
   void Copy(void* to, const void* from, int64_t bytes, int stream) override;
+  void CopyAsync(void* to, const void* from, int64_t bytes, int stream) override;
   void Fill(void* to, int byte, int64_t bytes, int stream) override;
-  void Record(int /*event*/, int /*stream*/) override {}
-  void Wait(int /*event*/, int /*stream*/) override {}
+  void Record(int event, int stream) override { streams_.Record(event, stream); }
+  void Wait(int event, int stream) override { streams_.Wait(event, stream); }
   void Multiply(const GemmCall& call, int /*stream*/) override { Gemm(call); }
   bool rounds_products() const override { return false; }
-  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::Status Synchronize() override;
   void ReturnFreeMemory() override;
 
  private:
   std::string name_ = "cpu:0";
   TrackingAllocator& allocator_;
+  CpuStreams streams_;
 };
 
 // "cpu:N" or "gpu:N". FailedPrecondition: gpu:N in a worker that is built without GPUs, or where

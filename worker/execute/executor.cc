@@ -89,14 +89,22 @@ absl::StatusOr<double> Executor::Run(const program::Tape& tape, SlotMemory& memo
   Frame frame{tape, memory, batch, scalars, update};
   token_sums_ = {};
   workspace_use_.assign(tape.instructions.size(), {});
-  for (size_t t = 0; t < tape.instructions.size();) {
-    ASSIGN_OR_RETURN(t, RunLine(frame, t));
-  }
-  RETURN_IF_ERROR(device_.Synchronize());
+  const absl::Status ran = RunLines(frame);
+  // Of a run that failed, too: what is on its way writes into memory that may go now.
+  const absl::Status done = device_.Synchronize();
+  RETURN_IF_ERROR(ran);
+  RETURN_IF_ERROR(done);
   RETURN_IF_ERROR(CheckStreams(batch));
   double loss = 0.0;
   if (batch.next_logits == nullptr) RETURN_IF_ERROR(CatchTorch([&] { loss = Sums(batch); }));
   return scalars.loss_scale * loss;
+}
+
+absl::Status Executor::RunLines(Frame& frame) {
+  for (size_t t = 0; t < frame.tape.instructions.size();) {
+    ASSIGN_OR_RETURN(t, RunLine(frame, t));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<size_t> Executor::RunLine(Frame& frame, size_t t) {
@@ -171,7 +179,7 @@ absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
     case Instruction::Kind::kCopy: {
       const int32_t to = line.operands.out[0].slot, from = line.operands.in[0].slot;
       const int64_t bytes = frame.tape.slots[static_cast<size_t>(to)].bytes;
-      return CatchTorch([&] { device_.Copy(at(to), at(from), bytes, line.stream); });
+      return CatchTorch([&] { device_.CopyAsync(at(to), at(from), bytes, line.stream); });
     }
     case Instruction::Kind::kRecord:
       return CatchTorch([&] { device_.Record(line.event, line.stream); });

@@ -69,6 +69,7 @@ class Executor {
     Pass pass;
   };
 
+  absl::Status RunLines(Frame& frame);
   // The line and, of a loop, those of its body; gives the line behind.
   absl::StatusOr<size_t> RunLine(Frame& frame, size_t t);
   absl::Status RunLoop(Frame& frame, size_t t);

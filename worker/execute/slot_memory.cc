@@ -32,9 +32,9 @@ absl::Status ArenaMemory::Born(const program::Tape& tape, int32_t slot) {
   const bool on_host = place.region == program::Region::kHost;
   const int64_t room = on_host ? host_.bytes() : buffer_.bytes();
   if (place.offset < 0 || place.offset + place.bytes > room) {
-    return absl::InternalError(absl::StrCat(
-        "slot ", slot, " at [", place.offset, ", ", place.offset + place.bytes, ") leaves the ",
-        on_host ? "host's memory" : "arena", " of ", room, " bytes"));
+    return absl::InternalError(
+        absl::StrCat("slot ", slot, " at [", place.offset, ", ", place.offset + place.bytes,
+                     ") leaves the ", on_host ? "host's memory" : "arena", " of ", room, " bytes"));
   }
   return absl::OkStatus();
 }
@@ -43,6 +43,8 @@ absl::Status ArenaMemory::Died(const program::Tape& tape, int32_t slot) {
   if (!kPoison) return absl::OkStatus();
   const program::Slot& place = tape.slots[static_cast<size_t>(slot)];
   if (place.region == program::Region::kHost) {
+    // Elsewhere what read it may only have been issued.
+    if (!device_->host_reads_memory()) return absl::OkStatus();
     std::memset(At(tape, slot), kPoisonByte, static_cast<size_t>(place.bytes));
     return absl::OkStatus();
   }

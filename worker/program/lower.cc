@@ -11,6 +11,7 @@
 #include "worker/program/lowering/graph.h"
 #include "worker/program/lowering/layout.h"
 #include "worker/program/lowering/script.h"
+#include "worker/program/lowering/streams.h"
 
 namespace snug::program {
 namespace {
@@ -48,7 +49,7 @@ absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const Lower
   ASSIGN_OR_RETURN(const Graph graph, GraphOf(program));
   std::vector<SiteStash> stashes = StashesOf(program, graph, plan);
   const Loops loops = LoopsOf(graph, stashes);
-  Layout layout = LayOut(ScriptOf(program, {graph, stashes, loops}, options));
+  Layout layout = LayOut(OverlapCopies(ScriptOf(program, {graph, stashes, loops}, options)));
   const size_t instructions = layout.instructions.size();
   SlotIndex births(layout.slots, instructions, &Slot::first);
   SlotIndex deaths(layout.slots, instructions, &Slot::last);

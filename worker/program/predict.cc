@@ -212,7 +212,7 @@ absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const JobBytes& j
   prediction.bytes.host += replay.host_bytes;
   prediction.peak = replay.peak;
   prediction.alignment = prediction.bytes.arena - replay.peak.total();
-  prediction.seconds = SecondsOf(replay.work, options.machine.rates);
+  prediction.seconds = SecondsOf(step, options.machine);
   prediction.relative_work = prediction.seconds / keep_seconds;
   prediction.shares = SharesOf(program, plan);
   return prediction;

@@ -1,6 +1,8 @@
 #include "worker/program/replay.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 
 namespace snug::program {
 namespace {
@@ -26,6 +28,18 @@ Work TapeWork(const Tape& tape) {
 }
 
 }  // namespace
+
+double SecondsOf(const Tape& tape, const Machine& machine) {
+  std::array<double, kCopyStream + 1> now = {};  // By stream.
+  std::map<int16_t, double> events;
+  for (const Instruction& line : tape.instructions) {
+    double& clock = now[machine.cpu ? kComputeStream : line.stream];
+    clock += SecondsOf(line.work, machine.rates);
+    if (line.kind == Instruction::Kind::kRecord) events[line.event] = clock;
+    if (line.kind == Instruction::Kind::kWait) clock = std::max(clock, events.at(line.event));
+  }
+  return *std::max_element(now.begin(), now.end());
+}
 
 std::vector<LiveBytes> Timeline(const Tape& tape) {
   std::vector<LiveBytes> live(tape.instructions.size() + 1);

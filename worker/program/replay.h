@@ -31,6 +31,10 @@ struct Replay {
 
 Replay ReplayTape(const Tape& tape);
 
+// What a run of the tape takes on a machine. A device's streams run beside one another; on a CPU
+// they share its cores and its memory, and it takes the sum.
+double SecondsOf(const Tape& tape, const Machine& machine);
+
 // Live bytes after each instruction began: the timeline that `snug plan --explain` draws.
 std::vector<LiveBytes> Timeline(const Tape& tape);
 

@@ -2,10 +2,11 @@
 // buffer at its offset. The worker executes it, the daemon replays it; neither knows more of the
 // step than this. (Ops and parameters that it names lie in the program, which outlives it.)
 //
-// Invariants: tape order is a valid serial order; a slot is written by instruction `first` and not
-// touched after `last`; two slots that overlap in time do not overlap in the arena, nor in the
-// host's memory; a step writes nothing outside [0, arena_bytes) and, there, [0, host_bytes), but
-// parameters' gradients that have no slot, the loss, and what an update changes.
+// Invariants: tape order is a valid serial order, and so is any that its streams and events allow;
+// a slot is written by instruction `first` and not touched after `last`; two slots that overlap in
+// time do not overlap in the arena, nor in the host's memory; a step writes nothing outside
+// [0, arena_bytes) and, there, [0, host_bytes), but parameters' gradients that have no slot, the
+// loss, and what an update changes.
 #ifndef WORKER_PROGRAM_TAPE_H_
 #define WORKER_PROGRAM_TAPE_H_
 
@@ -40,6 +41,11 @@ constexpr int64_t Aligned(int64_t bytes) {
 }
 
 inline constexpr int64_t kWholeShare = 10000;
+
+// What runs on one stream runs in the tape's order; streams run beside one another, and one that
+// waits for an event runs behind what the other had been given when it recorded it. Only copies run
+// on the second, which needs no workspace.
+inline constexpr uint8_t kComputeStream = 0, kCopyStream = 1;
 
 // A value or a gradient in its buffer. Absent (kNoSlot): not needed, not wanted.
 struct Operand {
@@ -96,9 +102,9 @@ struct Instruction {
   Kind kind = Kind::kRun;
   Direction direction = Direction::kForward;
   bool recomputed = false;  // A forward run again in backward.
-  uint8_t stream = 0;
+  uint8_t stream = kComputeStream;
   uint8_t accumulate = 0;  // Bit i: the gradient of input i is added into what its slot holds.
-  int16_t event = -1;      // kRecord, kWait
+  int16_t event = -1;      // kRecord, kWait: of the tape's, which may be recorded again.
   const Op* op = nullptr;  // What runs, with its attributes; kCopy: none.
   int32_t block = 0;       // Of the program: the op's place, by which messages name it
   int32_t op_index = 0;    // and by which it draws random numbers. A form's: of the value's op.

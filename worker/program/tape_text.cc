@@ -61,6 +61,8 @@ std::string TapeText(const Tape& tape) {
     absl::StrAppendFormat(&text, "%3d block %d %s%s", t, line.block,
                           line.recomputed ? "again " : "", ActionOf(line));
     if (line.op != nullptr) absl::StrAppend(&text, " ", line.op->name);
+    if (line.event >= 0) absl::StrAppend(&text, " event ", line.event);
+    if (line.stream != kComputeStream) absl::StrAppend(&text, " on stream ", line.stream);
     if (line.kind == Instruction::Kind::kLoop)
       absl::StrAppend(&text, " over the next ", line.loop.lines, " lines, ", line.loop.rows_of_pass,
                       " rows at a time");

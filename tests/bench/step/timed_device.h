@@ -57,6 +57,9 @@ class TimedDevice final : public execute::Device {
   void Copy(void* to, const void* from, int64_t bytes, int stream) override {
     device_->Copy(to, from, bytes, stream);
   }
+  void CopyAsync(void* to, const void* from, int64_t bytes, int stream) override {
+    device_->CopyAsync(to, from, bytes, stream);
+  }
   void Fill(void* to, int byte, int64_t bytes, int stream) override {
     device_->Fill(to, byte, bytes, stream);
   }

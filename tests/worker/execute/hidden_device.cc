@@ -82,6 +82,9 @@ class Inside : public Device {
   void Copy(void* to, const void* from, int64_t bytes, int /*stream*/) override {
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
+  void CopyAsync(void* to, const void* from, int64_t bytes, int stream) override {
+    Copy(to, from, bytes, stream);
+  }
   void Fill(void* to, int byte, int64_t bytes, int /*stream*/) override {
     std::memset(to, byte, static_cast<size_t>(bytes));
   }

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <optional>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -231,6 +233,26 @@ TEST_F(MemoryTest, EveryPlanAndPlacementGivesTheGradientsOfKeep) {
 
 // A loop does what its ops do over all rows at once, with the same random numbers; only sums over
 // rows have another order.
+// A thread that copies may be slow: what computes waits for it where the tape says so.
+TEST_F(MemoryTest, LateCopiesChangeNothing) {
+  CpuDevice late(/*threads=*/2, [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+  std::mt19937 random(24);
+  for (const TrainingMode& mode : {program::FullMode(), LoraWithDropout()}) {
+    for (ToyRun& run : Runs(mode)) {
+      const auto loss = run.RunInArena(run.Lower(RecomputePlan(run.program(), 0)), TestDevice());
+      ASSERT_TRUE(loss.ok()) << loss.status();
+      const std::vector<float> gradients = run.Gradients();
+      for (const Plan& plan : {All(run.program(), program::Stash::kOffload),
+                               RandomPlan(run.program(), 2, random, /*segments=*/true, 3)}) {
+        const auto offloaded = run.RunInArena(run.Lower(plan), late);
+        ASSERT_TRUE(offloaded.ok()) << offloaded.status();
+        EXPECT_EQ(*offloaded, *loss);
+        EXPECT_EQ(run.Gradients(), gradients);
+      }
+    }
+  }
+}
+
 TEST_F(MemoryTest, LoopsGiveTheGradientsOfKeep) {
   // With large adapters and dropout, rounding grows more on its way through the toy.
   const std::pair<TrainingMode, double> modes[] = {{program::FullMode(), 1e-5},

@@ -104,10 +104,14 @@ void Interpreter::RunLine(size_t t) {
   line_ = &line;
   PoisonAround(static_cast<int32_t>(t), /*before=*/true);
   if (line.kind == Instruction::Kind::kLoop) return;
-  if (line.kind == Instruction::Kind::kZero || line.kind == Instruction::Kind::kUpdate) {
+  if (line.kind == Instruction::Kind::kCopy) {
+    Copy(line);
+  } else if (line.kind == Instruction::Kind::kRecord || line.kind == Instruction::Kind::kWait) {
+    copies_.Order(line);
+  } else if (line.kind == Instruction::Kind::kZero || line.kind == Instruction::Kind::kUpdate) {
     ZeroOrUpdate(line);
-  } else if (line.kind == Instruction::Kind::kCopy || line.op->code == OpCode::kQuantize ||
-             line.op->code == OpCode::kDequantize || line.op->code == OpCode::kSampleRows) {
+  } else if (line.op->code == OpCode::kQuantize || line.op->code == OpCode::kDequantize ||
+             line.op->code == OpCode::kSampleRows) {
     Form(line);
   } else if (line.op->code == OpCode::kSelectRows || line.op->code == OpCode::kMergeRows) {
     ChangeRows(line, *line.op);
@@ -125,17 +129,21 @@ void Interpreter::RunLine(size_t t) {
 
 void Interpreter::Form(const Instruction& line) {
   const Operand &from = line.operands.in[0], &to = line.operands.out[0];
-  const bool copies = line.kind == Instruction::Kind::kCopy;
-  const bool packs = !copies && line.op->code != OpCode::kDequantize;
+  const bool packs = line.op->code != OpCode::kDequantize;
   const auto elements = static_cast<size_t>(Count(to) * (packs ? from.width : to.width));
   if (packs) {
     coded_[to.slot].assign(At(from).at, At(from).at + elements);
-  } else if (copies) {
-    std::copy_n(At(from).at, elements, At(to).at);
   } else {
     ASSERT_EQ(coded_[from.slot].size(), elements) << "the code is read outside its lifetime";
     std::copy_n(coded_[from.slot].data(), elements, At(to).at);
   }
+}
+
+void Interpreter::Copy(const Instruction& line) {
+  const Operand &from = line.operands.in[0], &to = line.operands.out[0];
+  copies_.Issue(line, [elements = Count(to) * to.width, read = At(from).at, written = At(to).at] {
+    std::copy_n(read, elements, written);
+  });
 }
 
 void Interpreter::Poison(int32_t index) {

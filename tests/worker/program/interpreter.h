@@ -12,21 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "tests/worker/program/copy_order.h"
 #include "tests/worker/program/toy_batch.h"
+#include "tests/worker/program/toy_numbers.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 
 namespace snug::program {
-
-// softcap tanh(x / softcap), and its slope at x; x where there is none.
-double Cap(double softcap, double x);
-double CapSlope(double softcap, double x);
-
-inline constexpr int64_t kToyElement = 4;  // Bytes of an fp32 element, which is one double here.
-inline constexpr int kToyMerge = 2;        // Tokens that make a merged row.
-// Bits behind the point of a double that stands for a number in fixed point: with those before it
-// sums are exact, and a step is small enough for finite differences.
-inline constexpr int kToyFixedBits = 44;
 
 class Interpreter {
  public:
@@ -39,6 +31,8 @@ class Interpreter {
 
   // From here on what is run again does not drop what it dropped before.
   void DrawOtherMasksAgain() { other_masks_ = true; }
+
+  CopyOrder& copies() { return copies_; }
 
   // Sum of the losses; gradients() are those of the sum.
   double Run(const Tape& tape, const ToyBatch& batch);
@@ -125,6 +119,7 @@ class Interpreter {
   // A form of a value, or a value of its form. What an op quantises comes back bit by bit here: a
   // plan's order is at stake, not the codes.
   void Form(const Instruction& line);
+  void Copy(const Instruction& line);
   std::vector<double>& MemoryOf(Region region) { return region == Region::kHost ? host_ : arena_; }
   void Poison(int32_t slot);
   void PoisonAround(int32_t instruction, bool before);
@@ -142,6 +137,7 @@ class Interpreter {
   std::map<int32_t, std::vector<double>> coded_;  // By slot: what a code in it stands for.
   Slope two_bit_slope_ = nullptr;
   bool other_masks_ = false;
+  CopyOrder copies_;
   double loss_ = 0.0;
 };
 

@@ -36,11 +36,17 @@ inline TrainingMode LoraMode(std::vector<std::string> targets = {"all-linear"},
   return mode;
 }
 
-// A stash drawn for every value of a layer, of the first `stashes` that there are, `recipes`
-// different draws per block type. What a layer is handed is kept, or, in `segments`, drawn as well:
-// then what is run again reaches over blocks.
+// The first so many stashes that there are; without loops none of them is chunk.
+struct Stashes {
+  Stashes(size_t first = 2, bool loops = true) : first(first), loops(loops) {}  // NOLINT: a number.
+  size_t first;
+  bool loops;
+};
+
+// A stash drawn for every value of a layer, `recipes` different draws per block type. What a layer
+// is handed is kept, or, in `segments`, drawn as well: then what is run again reaches over blocks.
 inline Plan RandomPlan(const Program& program, int recipes, std::mt19937& random,
-                       bool segments = false, size_t stashes = 2) {
+                       bool segments = false, const Stashes& stashes = {}) {
   Plan plan;
   plan.name = "random";
   std::map<std::pair<int, int>, int> drawn;  // By block type and draw.
@@ -54,7 +60,9 @@ inline Plan RandomPlan(const Program& program, int recipes, std::mt19937& random
     if (inserted) {
       plan.recipes.emplace_back(program.types[static_cast<size_t>(type)].values.size());
       for (SiteStash& stash : plan.recipes.back())
-        stash = {kAllStashes[random() % stashes], static_cast<int32_t>(1 + random() % 4)};
+        stash = {kAllStashes[random() % stashes.first], static_cast<int32_t>(1 + random() % 4)};
+      for (SiteStash& stash : plan.recipes.back())
+        if (stash.kind == Stash::kChunk && !stashes.loops) stash = Stash::kKeep;
       for (int input : program.types[static_cast<size_t>(type)].inputs) {
         if (!segments) plan.recipes.back()[static_cast<size_t>(input)] = Stash::kKeep;
       }

@@ -1,7 +1,9 @@
 #include "tests/worker/program/plan_checks.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -115,9 +117,11 @@ void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std
   ASSERT_TRUE(std::isfinite(loss));
   for (int i = 0; i < plans; ++i) {
     const size_t stashes = i % 3 == 0 ? 2 : kStashes;
-    const Plan plan = RandomPlan(program, 3, random, /*segments=*/i % 2 == 1, stashes);
+    const Plan plan =
+        RandomPlan(program, 3, random, /*segments=*/i % 2 == 1, {stashes, /*loops=*/i % 3 == 1});
     const absl::StatusOr<Tape> tape = Lower(program, plan, OptionsFor(program, batch));
     ASSERT_TRUE(tape.ok()) << tape.status();
+    if (i == plans / 2) other.copies().Delay();
     ASSERT_EQ(other.Run(*tape, batch), loss) << "plan " << i;
     if (HasLoops(*tape)) {
       SCOPED_TRACE(i);
@@ -146,6 +150,53 @@ void ExpectTheGradientsOfKeep(const Program& program, const std::vector<Plan>& p
         << plan.name;
     ASSERT_TRUE(other.gradients() == keep.gradients()) << plan.name;
   }
+}
+
+void ExpectAnyOrderOfCopiesGivesTheGradientsOfKeep(const Program& program, int plans,
+                                                   std::mt19937& random) {
+  const auto parameters = RandomParameters(program, random);
+  const ToyBatch batch = BatchFor(program, random);
+  Interpreter keep(program, parameters), soon(program, parameters), late(program, parameters),
+      beside(program, parameters);
+  late.copies().Delay();
+  std::mt19937 delays(1);  // Of the one thread that copies.
+  execute::CpuStreams streams([&delays] {
+    if (delays() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 500));
+  });
+  beside.copies().Use(streams);
+  const double loss =
+      keep.Run(*Lower(program, RecomputePlan(program, 0), OptionsFor(program, batch)), batch);
+  for (int i = 0; i < plans; ++i) {
+    SCOPED_TRACE(i);
+    const Plan plan = RandomPlan(program, 3, random, /*segments=*/i % 2 == 1, /*stashes=*/3);
+    const Tape tape = *Lower(program, plan, OptionsFor(program, batch));
+    for (Interpreter* order : {&soon, &late, &beside}) {
+      ASSERT_EQ(order->Run(tape, batch), loss);
+      ASSERT_TRUE(order->gradients() == keep.gradients());
+    }
+  }
+}
+
+void ExpectEachWaitForACopyMatters(const Program& program, const Plan& plan, std::mt19937& random) {
+  const auto parameters = RandomParameters(program, random);
+  const ToyBatch batch = BatchFor(program, random);
+  Tape tape = *Lower(program, plan, OptionsFor(program, batch));
+  Interpreter late(program, parameters);
+  late.copies().Delay();
+  late.Run(tape, batch);
+  const auto gradients = late.gradients();
+  int waits = 0;
+  for (Instruction& line : tape.instructions) {
+    const bool waits_for_host =
+        line.kind == Instruction::Kind::kWait && line.stream == kComputeStream && line.recomputed;
+    if (!waits_for_host) continue;
+    ++waits;
+    line.stream = kCopyStream;
+    late.Run(tape, batch);
+    line.stream = kComputeStream;
+    EXPECT_NE(late.gradients(), gradients) << "wait " << waits;
+  }
+  EXPECT_GT(waits, 10);
 }
 
 void ExpectOtherMasksAgainChangeTheGradients(const Program& program, const Plan& plan,

@@ -11,12 +11,21 @@
 
 namespace snug::program {
 
-// `plans` random ones, two thirds of which draw from all stashes and every second of which may run
-// segments of several blocks again, and each number of whole layers.
+// `plans` random ones, and each number of whole layers. Of the random ones a third draws from all
+// stashes, a third from all but chunk, whose sums have another order, and a third from keep and
+// recompute; every second may run segments of several blocks again.
 void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std::mt19937& random);
 
 void ExpectTheGradientsOfKeep(const Program& program, const std::vector<Plan>& plans,
                               std::mt19937& random);
+
+// Random plans of keep, recompute and offload, whose copies run as soon as they are issued, as late
+// as something waits for them, and on a thread of their own with delays drawn at random.
+void ExpectAnyOrderOfCopiesGivesTheGradientsOfKeep(const Program& program, int plans,
+                                                   std::mt19937& random);
+
+// Without one of the waits for a copy from the host, one that runs late comes too late.
+void ExpectEachWaitForACopyMatters(const Program& program, const Plan& plan, std::mt19937& random);
 
 // What `plan` runs again draws masks of its own: its gradients are other ones, its loss is not.
 void ExpectOtherMasksAgainChangeTheGradients(const Program& program, const Plan& plan,

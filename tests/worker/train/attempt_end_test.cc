@@ -232,6 +232,9 @@ class ShortDevice final : public execute::Device {
   void Copy(void* to, const void* from, int64_t bytes, int stream) override {
     own().Copy(to, from, bytes, stream);
   }
+  void CopyAsync(void* to, const void* from, int64_t bytes, int stream) override {
+    own().CopyAsync(to, from, bytes, stream);
+  }
   void Fill(void* to, int byte, int64_t bytes, int stream) override {
     own().Fill(to, byte, bytes, stream);
   }

@@ -52,9 +52,13 @@ kernels::Stream GpuDevice::stream(int number) {
   return streams_[number] = runtime_->MakeStream();
 }
 
+void GpuDevice::CopyAsync(void* to, const void* from, int64_t bytes, int number) {
+  if (bytes > 0) runtime_->Copy(to, from, bytes, stream(number));
+}
+
 void GpuDevice::Copy(void* to, const void* from, int64_t bytes, int number) {
   if (bytes == 0) return;
-  runtime_->Copy(to, from, bytes, stream(number));
+  CopyAsync(to, from, bytes, number);
   if (!runtime_->IsDeviceMemory(to) || !runtime_->IsDeviceMemory(from))
     runtime_->SynchronizeStream(stream(number));
 }
@@ -64,17 +68,18 @@ void GpuDevice::Fill(void* to, int byte, int64_t bytes, int number) {
 }
 
 void GpuDevice::Record(int event, int number) {
-  auto found = events_.find(event);
-  if (found == events_.end()) found = events_.emplace(event, runtime_->MakeEvent()).first;
-  runtime_->Record(found->second, stream(number));
+  Event& found = events_[event];
+  if (found.event == nullptr) found.event = runtime_->MakeEvent();
+  runtime_->Record(found.event, stream(number));
+  found.recorded = true;
 }
 
 void GpuDevice::Wait(int event, int number) {
   const auto found = events_.find(event);
-  if (found == events_.end())
+  if (found == events_.end() || !found->second.recorded)
     throw std::runtime_error(
         absl::StrCat("stream ", number, " waits for event ", event, ", which nothing recorded"));
-  runtime_->Wait(found->second, stream(number));
+  runtime_->Wait(found->second.event, stream(number));
 }
 
 void GpuDevice::Multiply(const GemmCall& call, int number) {
@@ -123,6 +128,7 @@ float* GpuDevice::StagingOf(int number) {
 }
 
 absl::Status GpuDevice::Synchronize() {
+  for (auto& [number, event] : events_) event.recorded = false;
   try {
     runtime_->Synchronize();
     return absl::OkStatus();

@@ -39,6 +39,7 @@ class GpuDevice : public Device {
   kernels::Stream stream(int number) override;
 
   void Copy(void* to, const void* from, int64_t bytes, int stream) override;
+  void CopyAsync(void* to, const void* from, int64_t bytes, int stream) override;
   void Fill(void* to, int byte, int64_t bytes, int stream) override;
   // Throws std::runtime_error where nothing has recorded the event: CUDA would not wait at all.
   void Wait(int event, int stream) override;
@@ -46,9 +47,7 @@ class GpuDevice : public Device {
   void Multiply(const GemmCall& call, int stream) override;
   absl::Status Synchronize() override;
   void* AllocateHost(int64_t bytes) override { return runtime_->AllocateHost(bytes); }
-  void FreeHost(void* address, int64_t /*bytes*/) noexcept override {
-    runtime_->FreeHost(address);
-  }
+  void FreeHost(void* address, int64_t /*bytes*/) noexcept override { runtime_->FreeHost(address); }
 
   GpuRuntime& runtime() { return *runtime_; }
 
@@ -62,7 +61,11 @@ class GpuDevice : public Device {
   const OpFunctionTable& ops_;
   TrackingAllocator allocator_;
   std::map<int, kernels::Stream> streams_;
-  std::map<int, GpuEvent> events_;
+  struct Event {
+    GpuEvent event = nullptr;
+    bool recorded = false;  // Since the last Synchronize.
+  };
+  std::map<int, Event> events_;
   std::map<int, float*> staging_;  // By stream.
 };
 

@@ -12,6 +12,7 @@
 #include "worker/execute/gpu/child_memory.h"
 #include "worker/execute/gpu/cuda_runtime.h"
 #include "worker/execute/gpu/ordinal.h"
+#include "worker/execute/host_buffer.h"
 #include "worker/execute/torch_errors.h"
 
 namespace snug::execute {
@@ -67,6 +68,19 @@ class Attention {
   OpRun run_;
 };
 
+// The stream of copies, as tapes use it.
+absl::Status CopyOn(Device& device) {
+  constexpr int64_t kBytes = 4096;
+  ASSIGN_OR_RETURN(const DeviceBuffer memory, DeviceBuffer::Allocate(device, kBytes));
+  ASSIGN_OR_RETURN(const HostBuffer host, HostBuffer::Allocate(device, kBytes));
+  RETURN_IF_ERROR(CatchTorch([&] {
+    device.Record(0, program::kComputeStream);
+    device.Wait(0, program::kCopyStream);
+    device.CopyAsync(host.data(), memory.data(), kBytes, program::kCopyStream);
+  }));
+  return device.Synchronize();
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> GpuContextBytes(const std::string& name) {
@@ -85,7 +99,8 @@ absl::StatusOr<int64_t> GpuContextBytes(const std::string& name) {
                             },
                             .take = [&]() -> absl::Status {
                               ASSIGN_OR_RETURN(device, OpenDevice(name, /*threads=*/1));
-                              return Attention::RunOn(*device);
+                              RETURN_IF_ERROR(Attention::RunOn(*device));
+                              return CopyOn(*device);
                             }});
 }
 

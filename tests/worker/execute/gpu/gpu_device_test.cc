@@ -160,6 +160,10 @@ TEST_P(GpuDeviceTest, AnEventIsRecordedAgain) {
 
 TEST_P(GpuDeviceTest, AWaitForWhatNothingRecordedIsRefused) {
   EXPECT_THROW(gpu_->Wait(5, 0), std::runtime_error);
+  gpu_->Record(5, 1);
+  gpu_->Wait(5, 0);
+  ASSERT_TRUE(gpu_->Synchronize().ok());  // Here one tape ends; the next one has its own events.
+  EXPECT_THROW(gpu_->Wait(5, 0), std::runtime_error);
 }
 
 TEST_P(GpuDeviceTest, KernelsRunOnItsStreams) {

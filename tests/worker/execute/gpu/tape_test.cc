@@ -32,8 +32,8 @@ Result OnCpu(ToyRun& run, const Plan& plan) {
 }
 
 // Nothing is taken beyond the arena, whose slices serve the ops' own needs.
-Result OnGpu(ToyRun& run, const Plan& plan) {
-  const std::unique_ptr<GpuDevice> gpu = OpenTestGpu();
+Result OnGpu(ToyRun& run, const Plan& plan, Ahead ahead = Ahead::kFirstStream) {
+  const std::unique_ptr<GpuDevice> gpu = OpenTestGpu(ahead);
   UploadedRun uploaded(run, *gpu);
   const program::Tape tape = uploaded.Lower(plan);
   gpu->allocator().ResetPeak();
@@ -138,6 +138,24 @@ TEST_F(TapeTest, Families) {
     const program::ModelConfig config = program::FamilyShape(family, {2, 32, 4, 2, 72, 61});
     ExpectAsOnCpu(program::FullMode(), config);
     ExpectAsOnCpu(Lora(DType::kF32, 0.0), config);
+  }
+}
+
+// Copies to the host and back have a stream of their own.
+TEST_F(TapeTest, OffloadedValuesComeBackWhicheverStreamIsAhead) {
+  std::mt19937 random(3);
+  for (const TrainingMode& mode : {program::FullMode(), Lora(DType::kBF16, 0.25)}) {
+    ToyRun run(*BuildProgram(Llama(), mode), kDocuments);
+    const Result keep = OnGpu(run, RecomputePlan(run.program(), 0));
+    for (int i = 0; i < 4; ++i) {
+      const Plan plan = RandomPlan(run.program(), 2, random, /*segments=*/i % 2 == 0,
+                                   /*stashes=*/3);  // keep, recompute, offload
+      for (Ahead ahead : {Ahead::kFirstStream, Ahead::kLastStream}) {
+        const Result other = OnGpu(run, plan, ahead);
+        EXPECT_EQ(other.loss, keep.loss);
+        EXPECT_EQ(other.gradients, keep.gradients);
+      }
+    }
   }
 }
 
