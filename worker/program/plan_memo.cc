@@ -80,8 +80,11 @@ std::string FingerprintOf(const Program& program, const LowerOptions& options) {
   for (const BlockType& type : program.types) AddType(type, text);
   for (const Block& block : program.blocks) {
     text.Add(block.type, block.layer >= 0);
-    for (int index : block.parameters)
-      text.Add(program.parameters[static_cast<size_t>(index)].trainable);
+    for (int index : block.parameters) {
+      const Parameter& parameter = program.parameters[static_cast<size_t>(index)];
+      // A gradient that is released lies in the arena.
+      text.Add(parameter.trainable, parameter.released ? parameter.elements() : int64_t{0});
+    }
   }
   return text.Take();
 }

@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/worker/program/models.h"
+#include "worker/program/predict.h"
 
 namespace snug::program {
 namespace {
@@ -28,8 +29,7 @@ TEST(PlanMemoTest, ThreadsThatAskForTheSameAtOnceShareIt) {
     const LowerOptions options{.key = {tokens, 1, tokens}};
     std::vector<Facts> facts(4);
     std::vector<std::thread> threads;
-    for (Facts& one : facts)
-      threads.emplace_back([&] { one = *PlanFactsOf(program, options); });
+    for (Facts& one : facts) threads.emplace_back([&] { one = *PlanFactsOf(program, options); });
     for (std::thread& thread : threads) thread.join();
     for (const Facts& one : facts) EXPECT_EQ(one, facts.front());
   }
@@ -45,6 +45,22 @@ TEST(PlanMemoTest, OtherBlocksKeysAndMachinesAreOtherFacts) {
   EXPECT_NE(*PlanFactsOf(ModelOf(4), options), facts);
   EXPECT_NE(*PlanFactsOf(ModelOf(3), longer), facts);
   EXPECT_NE(*PlanFactsOf(ModelOf(3), narrower), facts);
+}
+
+// They lie in the arena, which their plans are priced by.
+TEST(PlanMemoTest, ReleasedGradientsAreOtherFacts) {
+  const ModelConfig config = LlamaShape({3, 256, 4, 4, 512, 1000});
+  TrainingMode releasing = FullMode();
+  releasing.release_gradients = true;
+  const Program kept = *BuildProgram(config, FullMode());
+  const Program released = *BuildProgram(config, releasing);
+  PredictOptions options;
+  options.lower.key = {512, 1, 512};
+  for (const Program* program : {&kept, &released, &kept}) {
+    const std::vector<Prediction> predictions = *PredictPlans(*program, options, {});
+    for (const Prediction& prediction : predictions)
+      EXPECT_TRUE(Verify(*program, prediction, options).ok());
+  }
 }
 
 TEST(PlanMemoTest, WhatCannotBeLoweredIsRefusedAgainAndAgain) {
