@@ -126,7 +126,11 @@ void TakeKey(Tool tool, const YamlEntry& entry, const YamlNode& file, const std:
     case OurName::Kind::kUnknown:
       break;
   }
-  if (root.FindFieldByName(entry.key) != nullptr) return draft.Set(entry.key, entry.value);
+  // A section of ours has keys of its own: what another tool calls so is something else.
+  const google::protobuf::FieldDescriptor* field = root.FindFieldByName(entry.key);
+  const bool section = field != nullptr && !field->is_repeated() &&
+                       field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE;
+  if (field != nullptr && !section) return draft.Set(entry.key, entry.value);
   draft.Note(entry.key, entry.value, "no setting of this name is known here");
 }
 
@@ -242,13 +246,18 @@ std::string JobDraft::Body(const std::vector<Setting>& settings) const {
 std::string JobDraft::Text(absl::string_view from) const {
   std::vector<Setting> kept;
   std::vector<std::string> notes = notes_;
-  for (const Setting& setting : settings_) {
+  const auto read_as_job = [this](const std::vector<Setting>& settings) {
     v1::JobSpec spec;
-    const absl::Status read = ParseYaml(Body({setting}), "job", &spec);
-    if (read.ok()) {
-      kept.push_back(setting);
-      continue;
-    }
+    return ParseYaml(Body(settings), "job", &spec);
+  };
+  const bool all_read = read_as_job(settings_).ok();
+  for (const Setting& setting : settings_) {
+    // By itself, and beside those before it: what comes of it is a job file.
+    absl::Status read = all_read ? absl::OkStatus() : read_as_job({setting});
+    kept.push_back(setting);
+    if (read.ok() && !all_read) read = read_as_job(kept);
+    if (read.ok()) continue;
+    kept.pop_back();
     std::vector<std::string> whys;
     for (const YamlError& error : YamlErrors(read)) whys.push_back(error.message);
     notes.push_back(NoteOf(setting.path, setting.yaml, absl::StrJoin(whys, "; ")));

@@ -12,7 +12,7 @@
 #include "snug/v1/job.pb.h"
 #include "tests/fuzz/folder.h"
 
-// Every setting is read as a job file of its own, so that a long file takes many milliseconds.
+// A file whose settings are not all read is read setting by setting: a long one takes milliseconds.
 constexpr size_t kMostBytes = 512;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
