@@ -16,11 +16,15 @@ absl::string_view PrefixOf(const EnumDescriptor& type) {
   return absl::StripSuffix(type.FindValueByNumber(0)->name(), "UNSPECIFIED");
 }
 
+// Of whose values JSON has other fields, too, which are no enums: the kinds of a plan's sites.
+bool IsInLowerCase(const EnumDescriptor& type) { return type.full_name() == "snug.v1.StashKind"; }
+
 }  // namespace
 
 std::string EnumWord(const EnumValueDescriptor& value) {
   if (value.number() == 0) return value.name();
-  return std::string(absl::StripPrefix(value.name(), PrefixOf(*value.type())));
+  const std::string word(absl::StripPrefix(value.name(), PrefixOf(*value.type())));
+  return IsInLowerCase(*value.type()) ? absl::AsciiStrToLower(word) : word;
 }
 
 std::string EnumWord(const EnumDescriptor& type, int number) {

@@ -11,8 +11,8 @@
 
 namespace snug {
 
-// The value's name without its type's prefix: "RUNNING". The zero value means "not given" and keeps
-// its whole name, "STATE_UNSPECIFIED".
+// The value's name without its type's prefix: "RUNNING"; a StashKind's in lower case, "recompute".
+// The zero value means "not given" and keeps its whole name, "STATE_UNSPECIFIED".
 std::string EnumWord(const google::protobuf::EnumValueDescriptor& value);
 
 // By number; a number that the type does not know (a newer program sent it) in digits.

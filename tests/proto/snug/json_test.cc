@@ -31,7 +31,7 @@ TEST(JsonTest, EnumsAreWordsWhereverTheyStandAndTextStays) {
   ASSERT_TRUE(json.ok()) << json.status();
   EXPECT_EQ((*json)["state"], "RUNNING");
   EXPECT_EQ((*json)["reason"], "STATE_RUNNING");
-  EXPECT_EQ((*json)["spec"]["memory"]["stash"]["layers.*"], "RECOMPUTE");
+  EXPECT_EQ((*json)["spec"]["memory"]["stash"]["layers.*"], "recompute");
   EXPECT_EQ((*json)["spec"]["memory"]["fidelity"], "UNBIASED");
   EXPECT_EQ((*json)["labels"]["state"], "STATE_FAILED");
   EXPECT_EQ((*json)["progress"]["num_tokens"], "1152921504606846976");

@@ -188,6 +188,17 @@ TEST(ParseYamlTest, WrongTypesNameFieldValueAndWhatIsExpected) {
   EXPECT_EQ(line("- a"), "the file must be a mapping of keys to values, not a list");
 }
 
+// Names that others script against.
+TEST(ParseYamlTest, WhereGradientsAndMomentsLie) {
+  const v1::JobSpec spec = Parsed("memory: {gradients: released, optimizer: host}");
+  EXPECT_EQ(spec.memory().gradients(), v1::MemorySpec::GRADIENTS_RELEASED);
+  EXPECT_EQ(spec.memory().optimizer(), v1::MemorySpec::OPTIMIZER_STATE_HOST);
+  EXPECT_EQ(Parsed("memory: {gradients: kept}").memory().gradients(),
+            v1::MemorySpec::GRADIENTS_KEPT);
+  EXPECT_EQ(Parsed("memory: {optimizer: device}").memory().optimizer(),
+            v1::MemorySpec::OPTIMIZER_STATE_DEVICE);
+}
+
 // What a kind takes stands beside it, and goes with it.
 TEST(ParseYamlTest, AKindMayTakeOptions) {
   v1::JobSpec spec;
