@@ -112,6 +112,13 @@ TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
   EXPECT_FALSE(request_.with_sites());
 }
 
+// What is chosen though a smaller one would fit costs what that one takes less and longer.
+TEST_F(PlanTest, PrintsWhatTheSmallerPlanCosts) {
+  reply_.set_chosen(0);
+  EXPECT_THAT(server_.Run({"plan", file_}).out,
+              HasSubstr("\nsmaller  recompute 1 of 2: 2 MiB less, a step is 16.67 % longer\n"));
+}
+
 // A terminal is 80 columns wide, or not much more: only what differs between plans has a column.
 TEST_F(PlanTest, WhatEveryPlanHasAlikeIsSaidOnce) {
   v1::MemoryComponents memory = reply_.plans(0).memory();

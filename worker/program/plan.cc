@@ -135,13 +135,27 @@ absl::Status CheckReversible(const Program& program, const std::vector<Pattern>&
   return absl::OkStatus();
 }
 
-std::string KnownSites(const std::vector<Site>& sites) {
+// Of the first layer that has one: those that `taken` takes.
+template <typename Taken>
+std::string KnownSites(const std::vector<Site>& sites, const Taken& taken) {
   std::string known;
+  const Site* first = nullptr;
   for (const Site& site : sites) {
-    if (site.block == sites.front().block)
-      absl::StrAppend(&known, known.empty() ? "" : ", ", site.name);
+    if (!taken(site)) continue;
+    if (first == nullptr) first = &site;
+    if (site.block == first->block) absl::StrAppend(&known, known.empty() ? "" : ", ", site.name);
   }
   return known;
+}
+
+absl::Status ServesNowhere(const Pattern& pattern, const std::vector<Site>& sites) {
+  const Stash kind = pattern.stash.kind;
+  const std::string others = KnownSites(sites, [&](const Site& site) { return site.Serves(kind); });
+  return absl::InvalidArgumentError(
+      absl::StrCat("memory.stash: ", RowOf(kind).name, " can keep none of the sites that '",
+                   pattern.text, "' decides; ",
+                   others.empty() ? "this model has no site that it can keep"
+                                  : absl::StrCat("of a layer it can keep ", others)));
 }
 
 }  // namespace
@@ -253,12 +267,10 @@ absl::StatusOr<Plan> PinnedPlan(const Program& program,
   ChunkOthers(program, patterns, by_layer);
   for (const Pattern& pattern : patterns) {
     if (!pattern.used)
-      return absl::InvalidArgumentError(absl::StrCat(
-          "memory.stash: '", pattern.text, "' matches no site; a layer has ", KnownSites(sites)));
-    if (pattern.decides && !pattern.serves)
       return absl::InvalidArgumentError(
-          absl::StrCat("memory.stash: ", RowOf(pattern.stash.kind).name,
-                       " can keep none of the sites that '", pattern.text, "' decides"));
+          absl::StrCat("memory.stash: '", pattern.text, "' matches no site; a layer has ",
+                       KnownSites(sites, [](const Site&) { return true; })));
+    if (pattern.decides && !pattern.serves) return ServesNowhere(pattern, sites);
   }
   for (Recipe& recipe : by_layer) {
     const auto found = std::find(plan.recipes.begin(), plan.recipes.end(), recipe);

@@ -233,6 +233,29 @@ TEST_F(ServiceTest, PlansForAMachineThatIsDescribed) {
   EXPECT_EQ(ReasonOf(plan(&there)), "BAD_FIELD");
 }
 
+// Its host's memory, too: a byte less than what is offloaded, and nothing fits.
+TEST_F(ServiceTest, PlansForAHostThatIsDescribed) {
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = Request("").spec();
+  (*request.mutable_spec()->mutable_memory()->mutable_stash())["*"] = v1::STASH_KIND_OFFLOAD;
+  request.mutable_machine()->set_device_kind("h100");
+  const auto plan = [&](int64_t host_bytes) {
+    request.mutable_machine()->set_host_memory_bytes(host_bytes);
+    grpc::ClientContext context;
+    v1::PlanJobResponse response;
+    EXPECT_TRUE(stub_->PlanJob(&context, request, &response).ok());
+    return response;
+  };
+  const v1::PlanJobResponse any = plan(0);
+  ASSERT_GE(any.chosen(), 0);
+  const int64_t offloaded = any.plans(any.chosen()).host_bytes();
+  ASSERT_GT(offloaded, 0);
+  EXPECT_EQ(plan(offloaded).chosen(), any.chosen());
+  const v1::PlanJobResponse refused = plan(offloaded - 1);
+  EXPECT_EQ(refused.chosen(), -1);
+  EXPECT_THAT(refused.refusal(), testing::HasSubstr("of the host's memory"));
+}
+
 TEST_F(ServiceTest, APlanShowsItsTapeWhenItIsAsked) {
   v1::PlanJobRequest request;
   *request.mutable_spec() = Request("").spec();

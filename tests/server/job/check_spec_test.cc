@@ -110,6 +110,24 @@ TEST(CheckSpecTest, AddedTokensAreFewAndShortAndDifferent) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.added_tokens"));
 }
 
+// An update in backward knows neither the norm of all gradients nor another micro-batch's.
+TEST(CheckSpecTest, ReleasedGradientsAreNeitherClippedNorAccumulated) {
+  v1::JobSpec spec = GoodSpec();
+  spec.mutable_memory()->set_gradients(v1::MemorySpec::GRADIENTS_RELEASED);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.gradients"));
+  spec.mutable_training()->set_max_grad_norm(1.0);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.gradients"));
+  spec.mutable_training()->set_max_grad_norm(0.0);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  spec.mutable_training()->set_gradient_accumulation_steps(2);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.gradients"));
+  spec.mutable_training()->set_gradient_accumulation_steps(1);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  spec.mutable_memory()->set_gradients(static_cast<v1::MemorySpec::Gradients>(9));
+  spec.mutable_memory()->set_optimizer(static_cast<v1::MemorySpec::OptimizerState>(9));
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.gradients", "spec.memory.optimizer"));
+}
+
 // What gives other gradients is pinned only where the job allows it.
 TEST(CheckSpecTest, ALossyStashNeedsItsFidelity) {
   v1::JobSpec spec = GoodSpec();

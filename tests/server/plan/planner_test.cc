@@ -7,6 +7,7 @@
 #include "proto/snug/bytes.h"
 #include "server/job/check_job.h"
 #include "server/job/check_spec.h"
+#include "server/plan/plan_proto.h"
 #include "tests/server/plan/toy_config.h"
 #include "worker/link/convert.h"
 #include "worker/program/lower.h"
@@ -327,6 +328,14 @@ TEST_F(PlannerTest, FitsToTheByteAndRefusesWithBytes) {
   const std::string refusal = RefusalOf(plans, "cpu:0", smallest - 1, INT64_MAX);
   EXPECT_TRUE(absl::StrContains(refusal, absl::StrCat("(", smallest, " bytes)"))) << refusal;
   EXPECT_TRUE(absl::StrContains(refusal, "cpu:0 has")) << refusal;
+}
+
+TEST(PlanProtoTest, AKindThatThisBinaryDoesNotKnowIsNamed) {
+  v1::Plan plan;
+  plan.set_name("clever");
+  plan.add_recipes()->add_kinds()->set_kind("telepathy");
+  EXPECT_EQ(FromProto(plan).status().message(),
+            "plan clever has an unknown kind \"telepathy\"");
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ class Draw {
 
 program::ModelConfig DrawModel(Draw& draw) {
   std::vector<std::string> families = program::FamilyNames();
-  families.insert(families.end(), {"llama", "bert", "roberta", "distilbert", "t5"});
+  families.insert(families.end(), {"llama", "bert", "roberta", "distilbert", "t5", "reversible"});
   const std::string& family = draw.Of(families);
   // A fused matrix is quantised in parts that begin at groups of scales, of 64 x 256 elements.
   const int64_t heads = draw.Of<int64_t>({2, 4}), kv_heads = draw.OneIn(2) ? heads : 2;
@@ -62,6 +62,11 @@ program::ModelConfig DrawModel(Draw& draw) {
   if (family == "phi3") sizes.kv_heads = heads;
   if (family == "llama") return program::LlamaShape(sizes);
   const bool encodes = family == "roberta" || family.ends_with("bert");
+  if (family == "reversible") {
+    program::ModelConfig config = program::LlamaShape(sizes);
+    config.reversible = true;
+    return config;
+  }
   if (!encodes && family != "t5") return program::FamilyShape(family, sizes);
   sizes.kv_heads = heads;
   if (family == "t5") {
@@ -78,6 +83,7 @@ TrainingMode DrawMode(const program::ModelConfig& config, Draw& draw) {
     mode = program::LoraMode({"all-linear"}, compute);
     mode.adapter.rank = draw.Between(1, 8);
     if (draw.OneIn(2)) mode.adapter.dropout = 0.25;
+    if (config.reversible) mode.adapter.alpha = 1.0;  // Its streams stay within their range.
     if (config.classifies()) mode.adapter.modules_to_save = {"classifier"};
     if (!config.encoder && draw.OneIn(3))
       mode.quantization = draw.OneIn(2) ? Quantization::kNf4 : Quantization::kInt8;
@@ -146,14 +152,19 @@ int64_t HostPeak(const Tape& tape) {
 
 struct Outcome {
   double loss = 0.0;
-  std::vector<float> gradients;
+  std::vector<float> gradients, of_two;  // Of a micro-batch, and of two.
 };
 
 // In an arena, and each value by itself between guard zones: the same bits, in the tape's bytes.
 void RunBothWays(ToyRun& run, const Tape& tape, Outcome* outcome) {
+  const auto twice = run.RunInArena(tape, TestDevice(), /*micro_batches=*/2);
+  ASSERT_TRUE(twice.ok()) << twice.status();
+  outcome->of_two = run.Gradients();
   const auto loss = run.RunInArena(tape, TestDevice());
   ASSERT_TRUE(loss.ok()) << loss.status();
-  *outcome = {*loss, run.Gradients()};
+  EXPECT_EQ(*twice, *loss);
+  outcome->loss = *loss;
+  outcome->gradients = run.Gradients();
   CountingSource source, host;
   SeparateMemory memory(source, host);
   Executor executor(run.parameters(), TestDevice());
@@ -187,11 +198,16 @@ double WhatRoundingDoes(ToyRun& run, const Outcome& keep) {
   return most;
 }
 
+void ExpectTheLossOf(const ToyRun& run, const Outcome& keep, const Outcome& got) {
+  const bool f32 = run.program().compute == DType::kF32;
+  EXPECT_NEAR(got.loss, keep.loss, (f32 ? 1e-5 : 1e-2) * std::abs(keep.loss));
+}
+
 // Rounding alone lies between them: where products sum in another order, and dropout and deep
 // adapters make more of it.
 void ExpectWithinRounding(ToyRun& run, const Outcome& got, const Outcome& keep) {
   const bool f32 = run.program().compute == DType::kF32;
-  EXPECT_NEAR(got.loss, keep.loss, (f32 ? 1e-5 : 1e-2) * std::abs(keep.loss));
+  ExpectTheLossOf(run, keep, got);
   const double error = RelativeError(got.gradients, keep.gradients), usual = f32 ? 5e-3 : 0.15;
   const double limit = error < usual ? usual : 10 * WhatRoundingDoes(run, keep);
   EXPECT_LT(error, limit);
@@ -218,12 +234,21 @@ void RunOne(uint32_t seed) {
   if (kinds == Kinds::kSameBits) {
     EXPECT_EQ(other.loss, keep.loss);
     EXPECT_EQ(other.gradients, keep.gradients);
+    EXPECT_EQ(other.of_two, keep.of_two);
   } else if (kinds == Kinds::kExact) {
     ExpectWithinRounding(run, other, keep);
   } else {
     EXPECT_TRUE(std::all_of(other.gradients.begin(), other.gradients.end(),
                             [](float x) { return std::isfinite(x); }));
+    ExpectTheLossOf(run, keep, other);  // Whatever backward has, forward had the values.
   }
+  const bool releases =
+      std::any_of(program->parameters.begin(), program->parameters.end(),
+                  [](const program::Parameter& parameter) { return parameter.released; });
+  if (releases) return;  // Of the last micro-batch alone.
+  std::vector<float> doubled = other.gradients;
+  for (float& x : doubled) x *= 2;
+  EXPECT_LT(RelativeError(other.of_two, doubled), 1e-5);
 }
 
 TEST(RandomPlansTest, GradientsAndBytesAreAsPromised) {

@@ -132,6 +132,11 @@ program::Tape ToyRun::Lower(const program::Plan& plan, bool training) const {
 absl::StatusOr<double> ToyRun::Run(const program::Tape& tape, SlotMemory& memory,
                                    Executor& executor) {
   ZeroGradients();
+  return RunMicroBatch(tape, memory, executor);
+}
+
+absl::StatusOr<double> ToyRun::RunMicroBatch(const program::Tape& tape, SlotMemory& memory,
+                                             Executor& executor) {
   // What is released is kept here, so that it can be compared.
   const auto keep = [this](int32_t parameter, const View& gradient) {
     OwnedMatrix& kept = gradients_[static_cast<size_t>(parameter)];
@@ -141,11 +146,15 @@ absl::StatusOr<double> ToyRun::Run(const program::Tape& tape, SlotMemory& memory
   return executor.Run(tape, memory, batch_, scalars, keep);
 }
 
-absl::StatusOr<double> ToyRun::RunInArena(const program::Tape& tape, Device& device) {
+absl::StatusOr<double> ToyRun::RunInArena(const program::Tape& tape, Device& device,
+                                          int micro_batches) {
   auto memory = ArenaMemory::Allocate(device, tape.arena_bytes, tape.host_bytes);
   if (!memory.ok()) return memory.status();
   Executor executor(views_, device);
-  return Run(tape, *memory, executor);
+  absl::StatusOr<double> loss = Run(tape, *memory, executor);
+  for (int i = 1; i < micro_batches && loss.ok(); ++i)
+    loss = RunMicroBatch(tape, *memory, executor);
+  return loss;
 }
 
 void ToyRun::ZeroGradients() {

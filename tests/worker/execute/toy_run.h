@@ -36,8 +36,10 @@ class ToyRun {
   program::TapeKey key() const;
   program::Tape Lower(const program::Plan& plan, bool training = true) const;
   absl::StatusOr<double> Run(const program::Tape& tape, SlotMemory& memory, Executor& executor);
-  // A fresh executor and an arena of its own.
-  absl::StatusOr<double> RunInArena(const program::Tape& tape, Device& device);
+  // A fresh executor and an arena of its own. Gradients are those of so many micro-batches, all the
+  // same one; the loss is one's.
+  absl::StatusOr<double> RunInArena(const program::Tape& tape, Device& device,
+                                    int micro_batches = 1);
 
   // Of the runs from here on: other random draws.
   void UseStep(int64_t step) { step_ = step; }
@@ -51,6 +53,9 @@ class ToyRun {
   const Batch& batch() const { return batch_; }
 
  private:
+  // Adds to the gradients.
+  absl::StatusOr<double> RunMicroBatch(const program::Tape& tape, SlotMemory& memory,
+                                       Executor& executor);
   void FillBatch(std::mt19937& random);
   // Where the model reads sources: each document's is of another length than it.
   void FillSources(std::mt19937& random);

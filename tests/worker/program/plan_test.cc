@@ -177,7 +177,8 @@ TEST(PlanTest, AStashThatCannotServeASiteNamesThoseThatCan) {
   EXPECT_EQ(PinnedPlan(program, {{"layers.0.norm1.r", Stash::kInt8}}).status().message(),
             "memory.stash: int8 cannot keep layers.0.norm1.r; keep, recompute can");
   EXPECT_EQ(PinnedPlan(program, {{"layers.*.mlp.up", Stash::kTwoBit}}).status().message(),
-            "memory.stash: two_bit can keep none of the sites that 'layers.*.mlp.up' decides");
+            "memory.stash: two_bit can keep none of the sites that 'layers.*.mlp.up' decides; "
+            "of a layer it can keep layers.0.mlp.gate");
 }
 
 // The product is run again from gate itself, so gate is run again as well and no code is held.
