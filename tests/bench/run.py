@@ -37,9 +37,9 @@ MIB = 1 << 20
 LEAST_SHARE = 0.01  # Of a step, for a part to be listed.
 
 
-def transformers_side(folder, workload):
+def transformers_side(folder, workload, settings=None):
     """Steps and peak of one run of transformers + peft."""
-    job = json.dumps(workload.job() | {"batch": workload.batch})
+    job = json.dumps(workload.job() | {"batch": workload.batch} | (settings or {}))
     script = ROOT / "tests" / "bench" / "transformers_side.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     line = [sys.executable, "-B", str(script), str(folder), job]
@@ -267,7 +267,8 @@ def main():
     arguments = parser.parse_args()
     arguments.repeats = 1 if arguments.quick else arguments.repeats
     lines = head(arguments)
-    steps, parts = run_all(workloads.WORKLOADS, arguments, step_row)
+    decoders = workloads.WORKLOADS + (() if arguments.smoke else workloads.LEAN)
+    steps, parts = run_all(decoders, arguments, step_row)
     of_tasks = tasks.WORKLOADS[:: tasks.VARIANTS if arguments.smoke else 1]
     other, _ = run_all(of_tasks, arguments, task_row)
     mixed, more = run_all(workloads.MIXED, arguments, mixed_row)

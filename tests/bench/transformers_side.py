@@ -3,16 +3,21 @@
     python transformers_side.py FOLDER JSON   (a folder of workload.write, the job and "batch")
 
 Prints one JSON object: {"step_seconds": [...], "tokens": [...] of each step, "max_rss_bytes": n,
-"bare_rss_bytes": n}. Eager PyTorch as a user runs it: sdpa attention, AdamW, clipping; rows of
-unequal length padded to the longest of their batch; no gradient checkpointing.
+"bare_rss_bytes": n, "step_bytes": n}. Eager PyTorch as a user runs it: sdpa attention, AdamW,
+clipping; rows of unequal length padded to the longest of their batch. The job may say "how":
+{"gradient_checkpointing": true} or, compiled, {"activation_memory_budget": share}, or {}; then
+step_bytes is the most that a step from the second on takes beside what is there between steps.
 """
 
+import ctypes
 import json
+import pathlib
 import resource
 import sys
 import time
 
 import torch
+import torch._functorch.config as functorch_config
 from peft import LoraConfig, get_peft_model
 
 from tests.bench import tasks
@@ -28,8 +33,14 @@ def load(folder, job):
         model, kind = task.auto.from_pretrained(f"{folder}/model", dtype=dtype).train(), task.peft
     else:
         model, kind = models.load_model(f"{folder}/model", dtype), "CAUSAL_LM"
+    how = job.get("how", {})
+    if how.get("gradient_checkpointing"):
+        model.gradient_checkpointing_enable({"use_reentrant": False})
     if job["method"] == "lora":
         model = get_peft_model(model, LoraConfig(task_type=kind, **job["lora"]))
+    if "activation_memory_budget" in how:
+        functorch_config.activation_memory_budget = how["activation_memory_budget"]
+        model = torch.compile(model, dynamic=False)
     return model
 
 
@@ -62,11 +73,13 @@ def train(folder, job):
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=training["learning_rate"], weight_decay=0.0)
     source = (tasks if "task" in job else sys.modules[__name__]).batches(folder, job)
-    seconds, tokens = [], []
-    for _ in range(training["max_steps"]):
+    seconds, tokens, step_bytes = [], [], 0
+    for step in range(training["max_steps"]):
         arguments, count = next(source)
         if "pixel_values" in arguments:  # Swin does not do it itself.
             arguments["pixel_values"] = arguments["pixel_values"].to(model.dtype)
+        # The first step compiles and fills pools.
+        before = resident_bytes() if step and "how" in job else None
         start = time.perf_counter()
         model(**arguments).loss.backward()
         if training["max_grad_norm"]:
@@ -75,7 +88,22 @@ def train(folder, job):
         optimizer.zero_grad()
         seconds.append(time.perf_counter() - start)
         tokens.append(count)
-    return {"step_seconds": seconds, "tokens": tokens}
+        if before is not None:
+            step_bytes = max(step_bytes, memory_line("VmHWM") - before)
+    return {"step_seconds": seconds, "tokens": tokens, "step_bytes": step_bytes}
+
+
+def memory_line(name):
+    """Bytes of a line of this process's status."""
+    lines = pathlib.Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1]) * 1024
+
+
+def resident_bytes():
+    """What is there now; the maximum counts from here on."""
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+    return memory_line("VmRSS")
 
 
 def max_rss_bytes():

@@ -48,6 +48,8 @@ class Workload:
     tokens: int = 512
     mixed: bool = False
     steps: int = 6
+    released: bool = False  # Gradients go as soon as each is complete; neither side clips.
+    optim: str = ""
 
     @property
     def dtype(self):
@@ -96,6 +98,11 @@ class Workload:
             },
             "memory": {"stash": {"*": "keep"} | {f"layers.*.{s}": "recompute" for s in CHEAP}},
         }
+        if self.released:
+            job["memory"]["gradients"] = "released"
+            job["training"]["max_grad_norm"] = 0.0
+        if self.optim:
+            job["training"]["optim"] = self.optim
         if self.lora:
             job["lora"] = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
         return job
@@ -108,6 +115,18 @@ WORKLOADS = (
     Workload("full bf16", lora=False, bf16=True, goals=(0.45, 0.8), expected=0.68),
     Workload("LoRA fp32, 1 x 2048", True, False, (0.35, 0.2), 0.76, batch=1, tokens=2048),
     Workload("LoRA bf16, 1 x 2048", True, True, (0.33, 0.2), 0.60, batch=1, tokens=2048),
+)
+LEAN = (
+    Workload("full bf16, released", False, True, (0.45, 1.1), 0.68, released=True),
+    Workload(
+        "full bf16, released, 8 bits",
+        lora=False,
+        bf16=True,
+        goals=(0.45, 0.75),
+        expected=0.68,
+        released=True,
+        optim="adamw_8bit",
+    ),
 )
 MIXED = (
     Workload("LoRA fp32, mixed", True, False, (4, None), 4.0, batch=8, tokens=1024, mixed=True),
