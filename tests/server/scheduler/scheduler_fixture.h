@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "absl/time/clock.h"
 #include "server/job/check_spec.h"
@@ -26,9 +27,13 @@ inline constexpr const char* kJob = "job-1";
 
 class SchedulerTest : public testing::Test {
  protected:
-  SchedulerTest()
-      : dir_(fs::temp_directory_path().string() + "/sched-" + std::to_string(getpid())) {
-    fs::remove_all(dir_);
+  // A folder of its own: workers of the test before may still write into theirs.
+  SchedulerTest() {
+    static int tests = 0;
+    dir_ = fs::temp_directory_path().string() + "/sched-" + std::to_string(getpid()) + "-" +
+           std::to_string(++tests);
+    std::error_code ignored;
+    fs::remove_all(dir_, ignored);
     fs::create_directories(dir_ + "/state/datasets");
     fs::create_directories(dir_ + "/state/jobs");
     WriteTinyModel(dir_ + "/model");
@@ -36,7 +41,8 @@ class SchedulerTest : public testing::Test {
   }
   ~SchedulerTest() override {
     if (scheduler_ != nullptr) scheduler_->Drain();
-    fs::remove_all(dir_);
+    std::error_code ignored;
+    fs::remove_all(dir_, ignored);
   }
 
   // A job that an earlier life of the daemon has stored; the fake worker does what `script` says.
@@ -133,7 +139,7 @@ class SchedulerTest : public testing::Test {
     });
   }
 
-  const std::string dir_;
+  std::string dir_;
   Device device_{.name = "cpu:0", .capacity_bytes = 1 << 30, .context_bytes = 8 << 20};
   JobIndex index_;
   Metrics metrics_;
