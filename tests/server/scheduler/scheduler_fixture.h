@@ -10,12 +10,12 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "absl/time/clock.h"
 #include "server/job/check_spec.h"
 #include "server/node/local_node.h"
 #include "server/scheduler/scheduler.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 #include "worker/program/model_config.h"
 
@@ -27,13 +27,7 @@ inline constexpr const char* kJob = "job-1";
 
 class SchedulerTest : public testing::Test {
  protected:
-  // A folder of its own: workers of the test before may still write into theirs.
   SchedulerTest() {
-    static int tests = 0;
-    dir_ = fs::temp_directory_path().string() + "/sched-" + std::to_string(getpid()) + "-" +
-           std::to_string(++tests);
-    std::error_code ignored;
-    fs::remove_all(dir_, ignored);
     fs::create_directories(dir_ + "/state/datasets");
     fs::create_directories(dir_ + "/state/jobs");
     WriteTinyModel(dir_ + "/model");
@@ -41,8 +35,6 @@ class SchedulerTest : public testing::Test {
   }
   ~SchedulerTest() override {
     if (scheduler_ != nullptr) scheduler_->Drain();
-    std::error_code ignored;
-    fs::remove_all(dir_, ignored);
   }
 
   // A job that an earlier life of the daemon has stored; the fake worker does what `script` says.
@@ -139,7 +131,8 @@ class SchedulerTest : public testing::Test {
     });
   }
 
-  std::string dir_;
+  const TestFolder folder_{"sched"};
+  const std::string dir_ = folder_.path();
   Device device_{.name = "cpu:0", .capacity_bytes = 1 << 30, .context_bytes = 8 << 20};
   JobIndex index_;
   Metrics metrics_;
