@@ -63,12 +63,9 @@ def others(folder, subject):
 class Snug:
     """A daemon, and the job file of one model."""
 
-    def __init__(self, folder, daemon):
-        self.file, self.daemon = folder / "job.yaml", daemon
-        job = json.loads(self.file.read_text())
-        del job["memory"]  # It pins a plan.
-        self.file.write_text(json.dumps(job))
-        done = daemon.run("plan", self.file, "--output", "json")
+    def __init__(self, file, daemon):
+        self.file, self.daemon = file, daemon
+        done = daemon.run("plan", file, "--output", "json")
         self.plans = json.loads(done.stdout)["plans"]
 
     @staticmethod
@@ -82,12 +79,7 @@ class Snug:
 
     def point(self, line, *settings):
         """Runs a job."""
-        name = self.daemon.submit(self.file, *settings)
-        self.daemon.wait_state(name, "RUNNING")
-        job = snug_side.follow(self.daemon, name)[0]
-        if job["state"] != "SUCCEEDED":
-            raise RuntimeError(job["error"])
-        took = [step["step_seconds"] for step in snug_side.step_lines(self.daemon, name)]
+        job, took = snug_side.run_job(self.daemon, self.file, *settings)
         beyond = int(job["memory"]["measured_peak_bytes"]) - int(job["plan"]["peak_bytes"])
         seconds = statistics.median(took[2:])
         return Point(line, job["plan"]["name"], self.of_step(job["plan"]) + beyond, seconds)
@@ -112,11 +104,11 @@ class Snug:
 def measure(subject, parent):
     """All points, and the budgets."""
     folder = parent / "work"
-    subject.write(folder)
+    file = snug_side.write_unpinned(folder, subject)
     points = list(others(folder, subject))
     daemon = Daemon(device="cpu:0=12GiB")
     try:
-        snug = Snug(folder, daemon)
+        snug = Snug(file, daemon)
         least = min(snug.of_step(plan) for plan in snug.plans if plan["fidelity"] == "exact")
         most = max([p.bytes for p in points] + [snug.of_step(plan) for plan in snug.plans])
         budgets = [least + i * (most - least) // (BUDGETS - 1) for i in range(BUDGETS)]

@@ -57,11 +57,7 @@ class Model:
     """One model's job file, and a daemon that runs it."""
 
     def __init__(self, subject, folder, daemon):
-        self.file, self.daemon = folder / "job.yaml", daemon
-        subject.write(folder)
-        job = json.loads(self.file.read_text())
-        del job["memory"]  # It pins a plan.
-        self.file.write_text(json.dumps(job))
+        self.file, self.daemon = snug_side.write_unpinned(folder, subject), daemon
 
     def plan(self, stash):
         """Bytes of the pinned plan, and seconds of a step, as predicted."""
@@ -72,12 +68,7 @@ class Model:
 
     def seconds(self, *settings):
         """Of a step, by the job's own metrics; and the job."""
-        name = self.daemon.submit(self.file, *settings)
-        self.daemon.wait_state(name, "RUNNING")
-        job = snug_side.follow(self.daemon, name)[0]
-        if job["state"] != "SUCCEEDED":
-            raise RuntimeError(job["error"])
-        took = [line["step_seconds"] for line in snug_side.step_lines(self.daemon, name)]
+        job, took = snug_side.run_job(self.daemon, self.file, *settings)
         return statistics.median(took[1:]), job
 
 

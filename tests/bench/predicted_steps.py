@@ -32,11 +32,8 @@ def subjects():
 
 def measure(folder, daemon, stash):
     """Seconds of a step: (predicted, measured)."""
-    name = daemon.submit(folder / "job.yaml", f'memory.stash={{"*": {stash}}}')
-    job = snug_side.follow(daemon, name)[0]
-    if job["state"] != "SUCCEEDED":
-        raise RuntimeError(job["error"])
-    took = [line["step_seconds"] for line in snug_side.step_lines(daemon, name)]
+    pinned = f'memory.stash={{"*": {stash}}}'
+    job, took = snug_side.run_job(daemon, folder / "job.yaml", pinned)
     return job["plan"]["step_seconds"], statistics.median(took[1:])
 
 

@@ -76,6 +76,26 @@ def step_lines(daemon, name):
     return [line for line in lines if "step_seconds" in line]
 
 
+def write_unpinned(folder, workload):
+    """The workload's files, and a job file that leaves the choice of a plan open."""
+    workload.write(folder)
+    file = folder / "job.yaml"
+    job = json.loads(file.read_text())
+    del job["memory"]
+    file.write_text(json.dumps(job))
+    return file
+
+
+def run_job(daemon, file, *settings):
+    """One job to its end: what it was, and the seconds of its steps."""
+    name = daemon.submit(file, *settings)
+    daemon.wait_state(name, "RUNNING")
+    job = follow(daemon, name)[0]
+    if job["state"] != "SUCCEEDED":
+        raise RuntimeError(job["error"])
+    return job, [line["step_seconds"] for line in step_lines(daemon, name)]
+
+
 def run(folder, daemon, steps):
     """One job, and the profile of its steps; `steps`: of the profile, 0 for none."""
     name = daemon.submit(folder / "job.yaml")

@@ -231,7 +231,6 @@ TEST_F(ImporterTest, NothingOfAnotherFileEndsALineOfAComment) {
   ExpectNote("datasets", "max_samples must be a whole number");
 }
 
-// ASCII's separators in a value are no separators of what is said about it.
 // Beside the section that holds what was taken it would be there twice.
 TEST_F(ImporterTest, AKeyThatIsASectionOfOursIsAComment) {
   ImportText("base_model: m\nsequence_len: 8\ntraining: {max_seq_length: 9}\nlora: null\n",
@@ -240,6 +239,7 @@ TEST_F(ImporterTest, AKeyThatIsASectionOfOursIsAComment) {
   ExpectNote("training", "no setting of this name");
 }
 
+// ASCII's separators in a value are no separators of what is said about it.
 TEST_F(ImporterTest, SeparatorsInAValueAreSpaces) {
   ImportText("base_model: m\nlearning_rate: \"\\x1e\\x1f\"\n", "x.yml");
   ExpectNote("training.learning_rate", "must be a finite number");

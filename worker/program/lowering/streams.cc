@@ -31,19 +31,20 @@ class Overlapper {
     auto group = groups_.begin();
     for (size_t t = 0; t < lines;) {
       place_[t] = Now();
-      if (t == backward_) BeginBackward();
+      if (t == backward_) {
+        Wait();
+        BeginNextFromHost();
+      }
       if (group == groups_.end() || group->first != t) {
         begin_[t] = end_[t] = Now();
         Move(t++);
         continue;
       }
-      if (group->from_host) {
-        Wait();
+      Wait();
+      if (group->from_host)
         BeginNextFromHost();
-      } else {
-        Wait();
+      else
         Begin(*group);
-      }
       t = group++->end;
     }
     place_[lines] = Now();
@@ -71,11 +72,6 @@ class Overlapper {
     const auto first = std::find_if(groups_.begin(), groups_.end(),
                                     [](const Group& group) { return group.from_host; });
     next_from_host_ = static_cast<size_t>(first - groups_.begin());
-  }
-
-  void BeginBackward() {
-    Wait();
-    BeginNextFromHost();
   }
 
   void BeginNextFromHost() {
