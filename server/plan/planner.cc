@@ -11,7 +11,6 @@
 #include "server/plan/plan_proto.h"
 #include "worker/program/augmentation.h"
 #include "worker/program/eval_metrics.h"
-#include "worker/program/form_plans.h"
 #include "worker/program/generation.h"
 #include "worker/program/stages.h"
 
@@ -99,48 +98,23 @@ absl::Status CheckHostBudget(const v1::JobSpec& spec, const char* what, int64_t 
                                                  Exactly(*budget)));
 }
 
-// `state` of the host's budget is taken already.
-program::FormsAllowed FormsOf(const v1::JobSpec& spec, int64_t state) {
-  const int fidelity =
-      std::max<int>(spec.memory().fidelity(), v1::FIDELITY_EXACT) - v1::FIDELITY_EXACT;
-  return {.fidelity = static_cast<program::Fidelity>(fidelity),
-          .host_bytes = HostBudgetBytes(spec).value_or(state) - state};
-}
-
-// Those with values in other forms that the job allows, where no other plan is as small and as
-// fast.
-absl::Status AddForms(const program::Program& program, const v1::JobSpec& spec,
-                      const program::PredictOptions& options,
-                      std::vector<program::Prediction>& plans) {
-  const int64_t state = StateOnHost(program, options);
-  const program::FormsAllowed allowed = FormsOf(spec, state);
-  ASSIGN_OR_RETURN(const std::vector<program::Prediction> forms,
-                   program::PredictEach(program, program::FormPlans(program, allowed), options));
-  for (const program::Prediction& form : forms) {
-    const bool beaten = std::any_of(plans.begin(), plans.end(), [&](const auto& other) {
-      return other.bytes.total() <= form.bytes.total() &&
-             other.relative_work <= form.relative_work && other.bytes.host <= form.bytes.host;
-    });
-    if (!beaten && form.bytes.host - state <= allowed.host_bytes) plans.push_back(form);
-  }
-  std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.relative_work, a.bytes.total()) <
-           std::pair(b.relative_work, b.bytes.total());
-  });
-  return absl::OkStatus();
+program::Fidelity FidelityOf(const v1::JobSpec& spec) {
+  return static_cast<program::Fidelity>(
+      std::max<int>(spec.memory().fidelity(), v1::FIDELITY_EXACT) - v1::FIDELITY_EXACT);
 }
 
 absl::StatusOr<std::vector<program::Prediction>> Predictions(const program::Program& program,
                                                              const v1::JobSpec& spec,
                                                              const program::PredictOptions& options,
-                                                             const program::PlanList& list) {
-  RETURN_IF_ERROR(
-      CheckHostBudget(spec, "what memory.optimizer puts there", StateOnHost(program, options)));
+                                                             program::PlanList list) {
+  const int64_t state = StateOnHost(program, options);
+  RETURN_IF_ERROR(CheckHostBudget(spec, "what memory.optimizer puts there", state));
   if (spec.memory().stash().empty()) {
+    list.fidelity = FidelityOf(spec);
+    list.host_bytes = HostBudgetBytes(spec).value_or(state) - state;
     ASSIGN_OR_RETURN(std::vector<program::Prediction> plans,
                      program::PredictPlans(program, options, list));
     RETURN_IF_ERROR(VerifyChoices(program, options, list.limits, plans));
-    RETURN_IF_ERROR(AddForms(program, spec, options, plans));
     return plans;
   }
   ASSIGN_OR_RETURN(const program::Plan pinned, program::PinnedPlan(program, PatternsOf(spec)));

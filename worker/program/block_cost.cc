@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "proto/snug/status_macros.h"
+#include "worker/program/lowering/demand.h"
 #include "worker/program/lowering/graph.h"
 
 namespace snug::program {
@@ -59,6 +60,13 @@ Pass PassOf(const Tape& tape, size_t block, Direction direction) {
   return pass;
 }
 
+// Whether an op of no block makes a form of a value that was made just before.
+bool WritesForm(const Instruction& line) {
+  const bool first_time = line.direction == Direction::kForward && !line.recomputed;
+  return first_time && line.op != nullptr &&
+         (line.op->code == OpCode::kQuantize || line.op->code == OpCode::kSampleRows);
+}
+
 // Reads the facts of one block off the tape of its chain.
 class PriceReader {
  public:
@@ -91,17 +99,33 @@ class PriceReader {
     price.forward_peak = Highest(live, forward_);
     price.backward_peak = Highest(live, backward_);
     for (const Instruction& line : tape_.instructions)
-      if (static_cast<size_t>(line.block) == target_) price.work += line.work;
+      if (OwnerOf(line) == target_) price.work += line.work;
     return price;
   }
 
  private:
+  const Slot& SlotOf(const Operand& operand) const {
+    return tape_.slots[static_cast<size_t>(operand.slot)];
+  }
+
+  // A form is its block's that holds it, whichever block writes it.
+  size_t OwnerOf(const Instruction& line) const {
+    const auto last = WritesForm(line) ? static_cast<size_t>(SlotOf(line.operands.out[0]).last)
+                                       : static_cast<size_t>(&line - tape_.instructions.data());
+    return static_cast<size_t>(tape_.instructions[last].block);
+  }
+
   // A stash that is there when the block begins and dies in its backward is its kept input.
   Handover HandoverAt(const Pass& forward, const Pass& backward, int64_t base) const {
     for (const Slot& slot : tape_.slots) {
       const bool of_block = slot.last >= backward.first && slot.last < backward.end;
-      if (slot.region == Region::kStash && of_block && slot.first < forward.first)
-        return {true, slot.offset - base, slot.bytes};
+      if (slot.region != Region::kStash || !of_block || slot.first >= forward.first) continue;
+      Handover handover{.kept = true, .offset = slot.offset - base, .bytes = slot.bytes};
+      const Instruction& writer = tape_.instructions[static_cast<size_t>(slot.first)];
+      handover.form = WritesForm(writer);
+      if (handover.form && writer.workspace != kNoSlot)
+        handover.workspace = tape_.slots[static_cast<size_t>(writer.workspace)].bytes;
+      return handover;
     }
     return {};
   }
@@ -196,16 +220,25 @@ absl::StatusOr<BlockPrice> BlockPricer::Price(const Recipe& recipe, const Recipe
   return PriceReader(tape, target_).Read();
 }
 
-absl::StatusOr<std::vector<bool>> BlockPricer::ReadByBackward() const {
+absl::StatusOr<BlockPricer::Uses> BlockPricer::UsesOfValues() const {
   ASSIGN_OR_RETURN(const Graph graph, GraphOf(chain_));
-  std::vector<bool> read(chain_.type_of(static_cast<int>(target_)).values.size());
+  const BlockType& type = chain_.type_of(static_cast<int>(target_));
+  Uses uses;
+  uses.read.resize(type.values.size());
+  uses.serving.resize(type.values.size());
+  const std::vector<uint32_t> serving = ServingStashes(graph);
+  for (size_t v = 0; v < serving.size(); ++v) {
+    const GraphValue& place = graph.values[v];
+    if (static_cast<size_t>(place.block) == target_)
+      uses.serving[static_cast<size_t>(place.index)] = serving[v];
+  }
   for (const Node& node : graph.nodes) {
     if (static_cast<size_t>(node.block) != target_ || !node.backward) continue;
     ForEachNeed(node, [&](int32_t, size_t i, bool is_output) {
-      read[static_cast<size_t>(is_output ? node.op->outputs[i] : node.op->inputs[i])] = true;
+      uses.read[static_cast<size_t>(is_output ? node.op->outputs[i] : node.op->inputs[i])] = true;
     });
   }
-  return read;
+  return uses;
 }
 
 // Nothing is kept, so that every block lies as it would between any others: one of each type.

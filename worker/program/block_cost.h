@@ -17,11 +17,14 @@
 
 namespace snug::program {
 
-// How a block takes its input over: into its own frame, when it keeps it, or not at all.
+// How a block takes its input over: into its own frame, when it keeps it or a form of it, or not at
+// all.
 struct Handover {
   bool kept = false;
-  int64_t offset = 0;  // Of the input in the frame.
-  int64_t bytes = 0;   // Of the input.
+  int64_t offset = 0;  // Of what is kept, in the frame.
+  int64_t bytes = 0;
+  bool form = false;      // The block in front writes it, beside the value,
+  int64_t workspace = 0;  // and takes so much to do it.
   auto operator<=>(const Handover&) const = default;
 };
 
@@ -34,7 +37,7 @@ struct BlockPrice {
   // At true sizes over that base: the highest instant of each direction.
   LiveBytes forward_peak;
   LiveBytes backward_peak;
-  Work work;
+  Work work;        // Also of writing a form of its input, which is done in front.
   Handover input;   // Of the block,
   Handover output;  // of the block behind it: of its input.
   int64_t peak_bytes() const { return std::max(forward_bytes, backward_bytes); }
@@ -57,8 +60,12 @@ class BlockPricer {
   // read.
   absl::StatusOr<BlockPrice> Price(const Recipe& recipe, const Recipe& behind) const;
 
-  // By value of the block's type: whether its backward reads it, when nothing is run again.
-  absl::StatusOr<std::vector<bool>> ReadByBackward() const;
+  // By value of the block's type.
+  struct Uses {
+    std::vector<bool> read;         // By its backward, when nothing is run again.
+    std::vector<uint32_t> serving;  // ServingStashes (lowering/demand.h).
+  };
+  absl::StatusOr<Uses> UsesOfValues() const;
 
  private:
   Program chain_;

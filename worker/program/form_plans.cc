@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/program/block_cost.h"
 
 namespace snug::program {
 namespace {
@@ -49,8 +50,12 @@ Plan PlanWith(const Program& program, int changed, const std::vector<std::vector
 }
 
 std::vector<Way> WaysOf(const Program& program, const FormsAllowed& allowed) {
-  std::vector<Way> ways = {{.name = "chunk", .chunk = true},
-                           {.name = "recompute and chunk", .recompute = true, .chunk = true}};
+  const bool chain = IsChain(program);
+  std::vector<Way> ways;
+  if (!chain) {
+    ways.push_back({.name = "chunk", .chunk = true});
+    ways.push_back({.name = "recompute and chunk", .recompute = true, .chunk = true});
+  }
   if (IsReversible(program)) {
     // What no inverse makes is run again.
     ways.push_back({.name = "reversible", .stash = Stash::kReversible});
@@ -58,6 +63,7 @@ std::vector<Way> WaysOf(const Program& program, const FormsAllowed& allowed) {
   }
   for (Stash stash : kAllStashes) {
     if (!RowOf(stash).has_form || !allowed.Allows(stash)) continue;
+    if (chain && RowOf(stash).region != Region::kHost) continue;
     const std::string name = RowOf(stash).name;
     ways.push_back({.name = name, .stash = stash});
     if (RowOf(stash).taken) continue;  // No layer is run again from such a form of its input.
@@ -71,11 +77,6 @@ std::vector<Way> WaysOf(const Program& program, const FormsAllowed& allowed) {
 }
 
 }  // namespace
-
-bool FormsAllowed::Allows(Stash stash) const {
-  const StashRow& row = RowOf(stash);
-  return row.fidelity <= fidelity && (row.region != Region::kHost || host_bytes > 0);
-}
 
 std::vector<Plan> FormPlans(const Program& program, const FormsAllowed& allowed) {
   const int layers = static_cast<int>(program.config.layers);

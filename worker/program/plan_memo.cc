@@ -9,6 +9,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "proto/snug/status_macros.h"
+#include "worker/program/block_cost.h"
+#include "worker/program/form_plans.h"
 
 namespace snug::program {
 namespace {
@@ -71,8 +73,10 @@ void AddType(const BlockType& type, Fingerprint& text) {
   }
 }
 
-std::string FingerprintOf(const Program& program, const LowerOptions& options) {
+std::string FingerprintOf(const Program& program, const LowerOptions& options,
+                          const FormsAllowed& allowed) {
   Fingerprint text;
+  text.Add(allowed.fidelity, allowed.on_host);
   text.AddKey(options.key);
   for (const double rate : options.machine.rates.per_second) text.Add(rate);
   text.Add(options.machine.threads, options.machine.cpu, program.compute, program.config.vocabulary,
@@ -136,19 +140,66 @@ Memo& TheMemo() {
   return *memo;
 }
 
+std::map<Stash, double> SharesOf(const Program& program, const Plan& plan) {
+  const std::vector<Site> sites = SitesOf(program);
+  std::map<Stash, int64_t> bytes;
+  for (size_t b = 0; b < program.blocks.size(); ++b) {
+    const int layer = program.blocks[b].layer;
+    if (layer < 0) continue;
+    const int recipe = plan.layer_recipe[static_cast<size_t>(layer)];
+    for (const auto& [stash, more] :
+         SiteBytes(program, sites, static_cast<int>(b), plan.recipes[static_cast<size_t>(recipe)]))
+      bytes[stash] += more;
+  }
+  return SharesOf(bytes);
+}
+
+absl::StatusOr<PlanFacts> WorkOut(const Program& program, const LowerOptions& options,
+                                  const FormsAllowed& allowed) {
+  PlanFacts facts;
+  std::vector<Plan> plans = FormPlans(program, allowed);
+  if (IsChain(program)) {
+    ASSIGN_OR_RETURN(facts.space, PlanSpace::Make(program, options, allowed));
+    facts.frontier = FrontierOf(facts.space);
+    facts.keep_seconds = facts.space.Price(facts.space.RecomputeMix(0)).seconds;
+  } else {  // Blocks that read more than the one before are not priced alone.
+    facts.recompute_plans = static_cast<size_t>(program.config.layers) + 1;
+    for (int k = static_cast<int>(program.config.layers); k >= 0; --k)
+      plans.insert(plans.begin(), RecomputePlan(program, k));
+  }
+  for (const Plan& plan : plans) {
+    ASSIGN_OR_RETURN(LoweredPlan lowered, LowerPlan(program, plan, options));
+    facts.lowered.push_back(std::move(lowered));
+  }
+  if (facts.frontier.empty()) facts.keep_seconds = facts.lowered.front().seconds;
+  return facts;
+}
+
 }  // namespace
 
+absl::StatusOr<LoweredPlan> LowerPlan(const Program& program, const Plan& plan,
+                                      const LowerOptions& options) {
+  ASSIGN_OR_RETURN(const Tape tape, Lower(program, plan, options));
+  const Replay replay = ReplayTape(tape);
+  return LoweredPlan{.plan = plan,
+                     .arena_bytes = tape.arena_bytes,
+                     .host_bytes = replay.host_bytes,
+                     .peak = replay.peak,
+                     .seconds = SecondsOf(tape, options.machine),
+                     .shares = SharesOf(program, plan)};
+}
+
 absl::StatusOr<std::shared_ptr<const PlanFacts>> PlanFactsOf(const Program& program,
-                                                             const LowerOptions& options) {
-  const std::string fingerprint = FingerprintOf(program, options);
+                                                             const LowerOptions& options,
+                                                             const FormsAllowed& allowed) {
+  const std::string fingerprint = FingerprintOf(program, options, allowed);
   if (std::shared_ptr<const PlanFacts> known = TheMemo().FindOrBegin(fingerprint)) return known;
   // Also where memory ends on the way: nobody is to wait for ever.
   const absl::Cleanup end = [&fingerprint] { TheMemo().End(fingerprint); };
-  auto facts = std::make_shared<PlanFacts>();
-  ASSIGN_OR_RETURN(facts->space, PlanSpace::Make(program, options));
-  facts->frontier = FrontierOf(facts->space);
+  ASSIGN_OR_RETURN(PlanFacts found, WorkOut(program, options, allowed));
+  const auto facts = std::make_shared<const PlanFacts>(std::move(found));
   TheMemo().Add(fingerprint, facts);
-  return std::shared_ptr<const PlanFacts>(std::move(facts));
+  return facts;
 }
 
 }  // namespace snug::program

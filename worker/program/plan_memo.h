@@ -4,25 +4,45 @@
 #define WORKER_PROGRAM_PLAN_MEMO_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/program/frontier.h"
+#include "worker/program/lower.h"
+#include "worker/program/replay.h"
 
 namespace snug::program {
 
-struct PlanFacts {
-  PlanSpace space;
-  std::vector<FrontierPoint> frontier;
+// A plan that was lowered in full, and what it takes.
+struct LoweredPlan {
+  Plan plan;
+  int64_t arena_bytes = 0;
+  int64_t host_bytes = 0;
+  LiveBytes peak;
+  double seconds = 0.0;
+  std::map<Stash, double> shares;  // Of the sites' bytes, by stash.
 };
 
-// By everything that the facts depend on: the program's blocks, what of them is trained, the key
-// and the machine. Of the last kMostPlanFacts asked for. Of several threads that ask for the same
-// at once one works it out, and the others wait for it.
+absl::StatusOr<LoweredPlan> LowerPlan(const Program& program, const Plan& plan,
+                                      const LowerOptions& options);
+
+struct PlanFacts {
+  double keep_seconds = 0.0;
+  PlanSpace space;                      // Of a chain;
+  std::vector<FrontierPoint> frontier;  // of another program both are empty.
+  std::vector<LoweredPlan> lowered;     // Of another program the first are keep and
+  size_t recompute_plans = 0;           // "recompute k of L", so many.
+};
+
+// By everything that the facts depend on: the program's blocks, what of them is trained, the key,
+// the machine and what forms are allowed. Of the last kMostPlanFacts asked for. Of several threads
+// that ask for the same at once one works it out, and the others wait for it.
 absl::StatusOr<std::shared_ptr<const PlanFacts>> PlanFactsOf(const Program& program,
-                                                             const LowerOptions& options);
+                                                             const LowerOptions& options,
+                                                             const FormsAllowed& allowed);
 
 // 200 KB each for 80 layers.
 inline constexpr size_t kMostPlanFacts = 64;

@@ -14,6 +14,12 @@ namespace {
 // Leaves out what another choice beats in frame, peak and time, but for the first two. One whose
 // peak is hardly lower, or that hardly saves time, counts as beaten.
 void LeaveUnbeaten(std::vector<Choice>& choices, const RecipeLimits& limits) {
+  // By rising frame, behind the two that always stay: then what beats a choice stands before it.
+  std::stable_sort(choices.begin() + kRecomputeAll + 1, choices.end(),
+                   [](const Choice& a, const Choice& b) {
+                     return std::pair(a.price.frame_bytes, a.price.peak_bytes()) <
+                            std::pair(b.price.frame_bytes, b.price.peak_bytes());
+                   });
   const double gain = limits.least_gain * choices[kKeepAll].seconds;
   const int64_t lower =
       static_cast<int64_t>(limits.least_drop * choices[kKeepAll].price.peak_bytes());
@@ -34,8 +40,13 @@ void LeaveUnbeaten(std::vector<Choice>& choices, const RecipeLimits& limits) {
 
 class PlanSpaceBuilder {
  public:
-  PlanSpaceBuilder(const Program& program, const LowerOptions& options, const RecipeLimits& limits)
-      : program_(program), options_(options), limits_(limits), sites_(SitesOf(program)) {}
+  PlanSpaceBuilder(const Program& program, const LowerOptions& options, const FormsAllowed& allowed,
+                   const RecipeLimits& limits)
+      : program_(program),
+        options_(options),
+        allowed_(allowed),
+        limits_(limits),
+        sites_(SitesOf(program)) {}
 
   absl::StatusOr<PlanSpace> Build() {
     RETURN_IF_ERROR(AddKinds());
@@ -77,16 +88,25 @@ class PlanSpaceBuilder {
   absl::Status AddChoices(BlockKind& kind) const {
     const BlockPricer pricer = PricerOf(kind, std::nullopt);
     const BlockType& type = program_.type_of(kind.block);
-    std::vector<Recipe> recipes = {Recipe(type.values.size(), Stash::kKeep)};
-    if (kind.decided) {
-      RecipeQuery query{.type = &type,
-                        .key = options_.key,
-                        .compute = program_.compute,
-                        .vocabulary = program_.config.vocabulary,
-                        .rates = options_.machine.rates};
-      ASSIGN_OR_RETURN(query.read, pricer.ReadByBackward());
-      recipes = CandidateRecipes(query, limits_);
-    }
+    if (!kind.decided) return AddPriced(kind, pricer, {Recipe(type.values.size(), Stash::kKeep)});
+    ASSIGN_OR_RETURN(const BlockPricer::Uses uses, pricer.UsesOfValues());
+    const RecipeQuery query{.type = &type,
+                            .read = uses.read,
+                            .key = options_.key,
+                            .compute = program_.compute,
+                            .vocabulary = program_.config.vocabulary,
+                            .rates = options_.machine.rates};
+    RETURN_IF_ERROR(AddPriced(kind, pricer, CandidateRecipes(query, limits_)));
+    LeaveUnbeaten(kind.choices, limits_);
+    std::vector<Recipe> unbeaten;
+    for (const Choice& choice : kind.choices) unbeaten.push_back(choice.recipe);
+    RETURN_IF_ERROR(AddPriced(kind, pricer, FormRecipes(type, unbeaten, uses.serving, allowed_)));
+    LeaveUnbeaten(kind.choices, limits_);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddPriced(BlockKind& kind, const BlockPricer& pricer,
+                         std::vector<Recipe> recipes) const {
     for (Recipe& recipe : recipes) {
       Choice& choice = kind.choices.emplace_back();
       ASSIGN_OR_RETURN(choice.price, pricer.Price(recipe, {}));
@@ -94,14 +114,6 @@ class PlanSpaceBuilder {
       if (kind.decided) choice.site_bytes = SiteBytes(program_, sites_, kind.block, recipe);
       choice.recipe = std::move(recipe);
     }
-    if (!kind.decided) return absl::OkStatus();
-    // By rising frame, behind the two that always stay: then what beats a choice stands before it.
-    std::stable_sort(kind.choices.begin() + kRecomputeAll + 1, kind.choices.end(),
-                     [](const Choice& a, const Choice& b) {
-                       return std::pair(a.price.frame_bytes, a.price.peak_bytes()) <
-                              std::pair(b.price.frame_bytes, b.price.peak_bytes());
-                     });
-    LeaveUnbeaten(kind.choices, limits_);
     return absl::OkStatus();
   }
 
@@ -127,10 +139,10 @@ class PlanSpaceBuilder {
   }
 
   // How the block behind takes its input over changes the end of a block's forward alone: at most
-  // it lifts all of it by what lies below that input and the input itself. Where backward needs
-  // more even so, the price stays.
+  // it lifts all of it by what lies below that input and the input itself, and what it takes to
+  // write it. Where backward needs more even so, the price stays.
   static bool BackwardIsHigher(const BlockPrice& price, const Handover& behind) {
-    const int64_t lifted = behind.offset + Aligned(behind.bytes);
+    const int64_t lifted = behind.offset + Aligned(behind.bytes) + Aligned(behind.workspace);
     return price.forward_bytes + lifted <= price.backward_bytes &&
            price.forward_peak.total() + lifted <= price.backward_peak.total();
   }
@@ -162,6 +174,7 @@ class PlanSpaceBuilder {
 
   const Program& program_;
   const LowerOptions options_;
+  const FormsAllowed allowed_;
   const RecipeLimits limits_;
   const std::vector<Site> sites_;
   std::vector<Example> examples_;  // By number of the handover.
@@ -169,8 +182,8 @@ class PlanSpaceBuilder {
 };
 
 absl::StatusOr<PlanSpace> PlanSpace::Make(const Program& program, const LowerOptions& options,
-                                          const RecipeLimits& limits) {
-  return PlanSpaceBuilder(program, options, limits).Build();
+                                          const FormsAllowed& allowed, const RecipeLimits& limits) {
+  return PlanSpaceBuilder(program, options, allowed, limits).Build();
 }
 
 const BlockPrice& PlanSpace::PriceOf(const Mix& mix, size_t block) const {

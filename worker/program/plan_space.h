@@ -39,7 +39,7 @@ struct BlockKind {
   int block = 0;  // The first of its kind.
   bool d_input_wanted = false;
   bool decided = false;         // By a plan: a decoder block. The others have one choice.
-  std::vector<Choice> choices;  // Of a decoder block: keep, recompute (recipes.h), others.
+  std::vector<Choice> choices;  // Of a layer: keep, recompute (recipes.h), others.
   std::vector<Offer> offers;    // By choice.
 };
 
@@ -51,6 +51,7 @@ struct MixPrice {
 class PlanSpace {
  public:
   static absl::StatusOr<PlanSpace> Make(const Program& program, const LowerOptions& options,
+                                        const FormsAllowed& allowed = {},
                                         const RecipeLimits& limits = {});
 
   PlanSpace() = default;

@@ -82,11 +82,6 @@ int64_t ArenaBytes(const Components& others, int64_t needed, const Machine& mach
 
 namespace {
 
-absl::StatusOr<double> KeepSeconds(const Program& program, const LowerOptions& options) {
-  ASSIGN_OR_RETURN(const Tape keep, Lower(program, RecomputePlan(program, 0), options));
-  return SecondsOf(ReplayTape(keep).work, options.machine.rates);
-}
-
 // What a job takes whatever its plan is, and what of the arena the phases without a plan need.
 class JobBytes {
  public:
@@ -119,27 +114,35 @@ class JobBytes {
   int64_t forward_arena_ = 0;
 };
 
-std::map<Stash, double> SharesOf(const Program& program, const Plan& plan) {
-  const std::vector<Site> sites = SitesOf(program);
-  std::map<Stash, int64_t> bytes;
-  for (size_t b = 0; b < program.blocks.size(); ++b) {
-    const int layer = program.blocks[b].layer;
-    if (layer < 0) continue;
-    const int recipe = plan.layer_recipe[static_cast<size_t>(layer)];
-    for (const auto& [stash, more] :
-         SiteBytes(program, sites, static_cast<int>(b), plan.recipes[static_cast<size_t>(recipe)]))
-      bytes[stash] += more;
-  }
-  return SharesOf(bytes);
+Prediction PredictionOf(const LoweredPlan& lowered, const JobBytes& job, double keep_seconds) {
+  Prediction prediction;
+  prediction.plan = lowered.plan;
+  prediction.bytes = job.With(lowered.arena_bytes);
+  prediction.bytes.host += lowered.host_bytes;
+  prediction.peak = lowered.peak;
+  prediction.alignment = prediction.bytes.arena - lowered.peak.total();
+  prediction.relative_work = lowered.seconds / keep_seconds;
+  prediction.seconds = lowered.seconds;
+  prediction.shares = lowered.shares;
+  return prediction;
 }
 
-// Mixes of a job, as predictions.
-class MixPredictor {
- public:
-  MixPredictor(const PlanFacts& facts, const JobBytes& job, int layers)
-      : facts_(facts), job_(job), layers_(layers) {
-    keep_seconds_ = facts.space.Price(facts.space.RecomputeMix(0)).seconds;
+// "chunk 12.50 %, recompute 30.00 %": what is not kept as it is.
+std::string NameOf(const std::map<Stash, double>& shares) {
+  std::string name;
+  for (const auto& [stash, share] : shares) {
+    if (stash == Stash::kKeep) continue;
+    absl::StrAppendFormat(&name, "%s%s %.2f %%", name.empty() ? "" : ", ", RowOf(stash).name,
+                          100.0 * share);
   }
+  return name.empty() ? "keep, in loops" : name;
+}
+
+// What is known of a job's plans, as predictions.
+class PlanPredictor {
+ public:
+  PlanPredictor(const PlanFacts& facts, const JobBytes& job, int layers)
+      : facts_(facts), job_(job), layers_(layers) {}
 
   void Add(const Mix& mix) {
     if (!added_.insert(mix).second) return;
@@ -149,14 +152,12 @@ class MixPredictor {
     prediction.bytes = job_.With(price.arena_bytes);
     prediction.peak = facts_.space.PeakOf(mix);
     prediction.alignment = prediction.bytes.arena - prediction.peak.total();
-    prediction.relative_work = price.seconds / keep_seconds_;
+    prediction.relative_work = price.seconds / facts_.keep_seconds;
     prediction.seconds = price.seconds;
     prediction.shares = facts_.space.SharesOf(mix);
     const std::optional<int> recomputed = facts_.space.RecomputedLayers(mix);
     prediction.plan.name =
-        recomputed.has_value()
-            ? RecomputeName(*recomputed, layers_)
-            : absl::StrFormat("recompute %.2f %%", 100.0 * prediction.shares[Stash::kRecompute]);
+        recomputed.has_value() ? RecomputeName(*recomputed, layers_) : NameOf(prediction.shares);
   }
 
   void AddRecomputePlans() {
@@ -183,6 +184,23 @@ class MixPredictor {
       add_within(smallest + (largest - smallest) / std::max<int64_t>(steps, 1) * i);
   }
 
+  // Of the plans that were lowered in full those that take no more than `host_bytes` of the host
+  // for their stashes, and that nothing beats.
+  void AddLowered(int64_t host_bytes) {
+    for (size_t i = 0; i < facts_.lowered.size(); ++i) {
+      const LoweredPlan& lowered = facts_.lowered[i];
+      if (lowered.host_bytes > host_bytes) continue;
+      Prediction prediction = PredictionOf(lowered, job_, facts_.keep_seconds);
+      const auto beats = [&](const Prediction& other) {
+        return other.bytes.total() <= prediction.bytes.total() &&
+               other.relative_work <= prediction.relative_work &&
+               other.bytes.host <= prediction.bytes.host;
+      };
+      const bool beaten = std::any_of(predictions_.begin(), predictions_.end(), beats);
+      if (!beaten || i < facts_.recompute_plans) predictions_.push_back(std::move(prediction));
+    }
+  }
+
   std::vector<Prediction> Take() {
     std::stable_sort(predictions_.begin(), predictions_.end(),
                      [](const Prediction& a, const Prediction& b) {
@@ -196,76 +214,44 @@ class MixPredictor {
   const PlanFacts& facts_;
   const JobBytes& job_;
   const int layers_;
-  double keep_seconds_ = 0.0;
   std::set<Mix> added_;
   std::vector<Prediction> predictions_;
 };
-
-absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const JobBytes& job,
-                                          const Program& program, const Plan& plan,
-                                          const LowerOptions& options) {
-  ASSIGN_OR_RETURN(const Tape step, Lower(program, plan, options));
-  const Replay replay = ReplayTape(step);
-  Prediction prediction;
-  prediction.plan = plan;
-  prediction.bytes = job.With(step.arena_bytes);
-  prediction.bytes.host += replay.host_bytes;
-  prediction.peak = replay.peak;
-  prediction.alignment = prediction.bytes.arena - replay.peak.total();
-  prediction.seconds = SecondsOf(step, options.machine);
-  prediction.relative_work = prediction.seconds / keep_seconds;
-  prediction.shares = SharesOf(program, plan);
-  return prediction;
-}
 
 }  // namespace
 
 absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
                                    const PredictOptions& options) {
-  ASSIGN_OR_RETURN(const double keep_seconds, KeepSeconds(program, options.lower));
+  ASSIGN_OR_RETURN(const Tape keep, Lower(program, RecomputePlan(program, 0), options.lower));
   ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
-  return PredictAgainst(keep_seconds, job, program, plan, options.lower);
-}
-
-absl::StatusOr<std::vector<Prediction>> PredictEach(const Program& program,
-                                                    const std::vector<Plan>& plans,
-                                                    const PredictOptions& options) {
-  ASSIGN_OR_RETURN(const double keep_seconds, KeepSeconds(program, options.lower));
-  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
-  std::vector<Prediction> predictions;
-  for (const Plan& plan : plans) {
-    ASSIGN_OR_RETURN(Prediction prediction,
-                     PredictAgainst(keep_seconds, job, program, plan, options.lower));
-    predictions.push_back(std::move(prediction));
-  }
-  return predictions;
+  ASSIGN_OR_RETURN(const LoweredPlan lowered, LowerPlan(program, plan, options.lower));
+  return PredictionOf(lowered, job, SecondsOf(keep, options.lower.machine));
 }
 
 absl::StatusOr<std::vector<Prediction>> PredictPlans(const Program& program,
                                                      const PredictOptions& options,
                                                      const PlanList& list) {
-  if (!IsChain(program)) {  // Blocks that read more than the one before are not priced alone.
-    std::vector<Plan> plans;
-    for (int k = 0; k <= static_cast<int>(program.config.layers); ++k)
-      plans.push_back(RecomputePlan(program, k));
-    return PredictEach(program, plans, options);
-  }
+  const FormsAllowed allowed = {.fidelity = list.fidelity, .on_host = list.host_bytes > 0};
   ASSIGN_OR_RETURN(const std::shared_ptr<const PlanFacts> facts,
-                   PlanFactsOf(program, options.lower));
+                   PlanFactsOf(program, options.lower, allowed));
   ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
-  MixPredictor predictor(*facts, job, static_cast<int>(program.config.layers));
-  if (list.recompute_plans) predictor.AddRecomputePlans();
-  predictor.AddFrontier(list.most_mixes, list.limits);
+  PlanPredictor predictor(*facts, job, static_cast<int>(program.config.layers));
+  if (!facts->frontier.empty()) {
+    if (list.recompute_plans) predictor.AddRecomputePlans();
+    predictor.AddFrontier(list.most_mixes, list.limits);
+  }
+  predictor.AddLowered(list.host_bytes);
   return predictor.Take();
 }
 
 absl::Status Verify(const Program& program, const Prediction& prediction,
                     const PredictOptions& options) {
-  ASSIGN_OR_RETURN(const Prediction lowered, Predict(program, prediction.plan, options));
-  if (lowered.bytes.total() == prediction.bytes.total()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
+  ASSIGN_OR_RETURN(const Tape tape, Lower(program, prediction.plan, options.lower));
+  const int64_t lowered = job.With(tape.arena_bytes).total();
+  if (lowered == prediction.bytes.total()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("plan ", prediction.plan.name, " was priced at ",
-                                          prediction.bytes.total(), " bytes and takes ",
-                                          lowered.bytes.total()));
+                                          prediction.bytes.total(), " bytes and takes ", lowered));
 }
 
 int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes) {

@@ -85,11 +85,6 @@ struct PredictOptions {
 absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
                                    const PredictOptions& options);
 
-// Each of the plans so.
-absl::StatusOr<std::vector<Prediction>> PredictEach(const Program& program,
-                                                    const std::vector<Plan>& plans,
-                                                    const PredictOptions& options);
-
 // Which plans of a job are asked for.
 struct PlanList {
   bool recompute_plans = true;  // keep, recompute 1 of L, ..., recompute L of L.
@@ -97,10 +92,13 @@ struct PlanList {
   // In bytes of the whole attempt: the fastest plan within each is in the list, however few mixes
   // are.
   std::vector<int64_t> limits = {};
+  Fidelity fidelity = Fidelity::kExact;  // What a job lets be done to fit,
+  int64_t host_bytes = 0;                // and what plans may put on the host.
 };
 
-// Fastest first, of like time the smaller first; no two alike. Bytes are those of Predict, without
-// a tape: verify what is chosen.
+// Fastest first, of like time the smaller first; no two alike. Those that are lowered in full
+// (LoweredPlan) are left out where another is as small and as fast, but for "recompute k of L". Of
+// the others bytes are those of Predict, without a tape: verify what is chosen.
 absl::StatusOr<std::vector<Prediction>> PredictPlans(const Program& program,
                                                      const PredictOptions& options,
                                                      const PlanList& list);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -185,6 +186,62 @@ std::vector<Recipe> CandidateRecipes(const RecipeQuery& block, const RecipeLimit
                    [](const Way& a, const Way& b) { return a.frame_bytes > b.frame_bytes; });
   for (const Way& way : ways) recipes.push_back(search.RecipeOf(way));
   return recipes;
+}
+
+namespace {
+
+// Forms by which a recipe is changed: what one cannot serve is left to those behind it.
+using Forms = std::vector<Stash>;
+
+// None; of forms that an op turns back into the value one at most, of those that backwards take
+// themselves, which serve few values, any.
+std::vector<Forms> MixturesOf(const FormsAllowed& allowed) {
+  std::vector<Forms> mixtures = {{}};
+  for (const bool taken : {true, false}) {
+    const size_t before = mixtures.size();
+    for (Stash stash : kAllStashes) {
+      const StashRow& row = RowOf(stash);
+      const bool form = row.has_form && row.taken == taken && row.region != Region::kHost;
+      if (!form || !allowed.Allows(stash)) continue;
+      const size_t others = taken ? mixtures.size() : before;
+      for (size_t i = 0; i < others; ++i) {
+        mixtures.push_back(mixtures[i]);
+        mixtures.back().push_back(stash);
+      }
+    }
+  }
+  return mixtures;
+}
+
+}  // namespace
+
+std::vector<Recipe> FormRecipes(const BlockType& type, const std::vector<Recipe>& recipes,
+                                const std::vector<uint32_t>& serving, const FormsAllowed& allowed) {
+  const auto serves = [&](size_t v, Stash stash) {
+    return (serving[v] >> static_cast<int>(stash) & 1) != 0;
+  };
+  std::set<Recipe> known(recipes.begin(), recipes.end());
+  std::vector<Recipe> found;
+  for (const Forms& forms : MixturesOf(allowed)) {
+    for (const bool chunk : {false, true}) {
+      for (Recipe recipe : recipes) {
+        for (size_t v = 0; v < recipe.size(); ++v) {
+          // What a block gives is the next one's to hold.
+          if (std::count(type.outputs.begin(), type.outputs.end(), static_cast<int>(v)) > 0)
+            continue;
+          const auto form = std::find_if(forms.begin(), forms.end(),
+                                         [&](Stash stash) { return serves(v, stash); });
+          if (chunk && serves(v, Stash::kChunk)) {
+            recipe[v] = Stash::kChunk;
+          } else if (recipe[v] == Stash::kKeep && form != forms.end()) {
+            recipe[v] = *form;
+          }
+        }
+        if (known.insert(recipe).second) found.push_back(std::move(recipe));
+      }
+    }
+  }
+  return found;
 }
 
 }  // namespace snug::program

@@ -38,6 +38,12 @@ struct RecipeQuery {
 // Keep everything, run everything again, and the rest by falling frame bytes.
 std::vector<Recipe> CandidateRecipes(const RecipeQuery& block, const RecipeLimits& limits);
 
+// The same recipes with what they keep held in each form of the device that is allowed and serves
+// it, or in several of them; and each of these, and the recipes themselves, with what can be in
+// loops over rows. `serving`: by value, ServingStashes (lowering/demand.h). No two are alike.
+std::vector<Recipe> FormRecipes(const BlockType& type, const std::vector<Recipe>& recipes,
+                                const std::vector<uint32_t>& serving, const FormsAllowed& allowed);
+
 inline constexpr size_t kKeepAll = 0;  // Of CandidateRecipes.
 inline constexpr size_t kRecomputeAll = 1;
 

@@ -41,6 +41,11 @@ Op CodeOp(OpCode code, const char* name, int bits) {
 
 const StashRow& RowOf(Stash stash) { return kRows[static_cast<int>(stash)]; }
 
+bool FormsAllowed::Allows(Stash stash) const {
+  const StashRow& row = RowOf(stash);
+  return row.fidelity <= fidelity && (row.region != Region::kHost || on_host);
+}
+
 const char* NameOf(Estimator estimator) { return estimator == Estimator::kPps ? "pps" : "wta"; }
 
 absl::StatusOr<SiteStash> SampledBy(std::optional<double> rho, std::string_view estimator) {

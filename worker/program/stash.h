@@ -93,6 +93,14 @@ struct StashRow {
 
 const StashRow& RowOf(Stash stash);
 
+// What a job lets be done to fit.
+struct FormsAllowed {
+  Fidelity fidelity = Fidelity::kExact;
+  bool on_host = false;
+
+  bool Allows(Stash stash) const;
+};
+
 // Empty: no stash has this name.
 std::optional<Stash> StashOfName(std::string_view name);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -59,18 +60,28 @@ int64_t RandomBudget(const std::vector<FrontierPoint>& frontier, std::mt19937& r
 }
 
 // Everything that can be chosen, as far as a solver can bear it.
-PlanSpace ThoroughSpace(const Instance& instance) {
-  return *PlanSpace::Make(instance.program, instance.options,
+PlanSpace ThoroughSpace(const Instance& instance, const FormsAllowed& allowed = {}) {
+  return *PlanSpace::Make(instance.program, instance.options, allowed,
                           {.rivals = 4, .least_gain = 0.0, .least_drop = 0.0});
 }
+
+constexpr FormsAllowed kEveryFidelity[] = {
+    {Fidelity::kExact}, {Fidelity::kUnbiased}, {Fidelity::kApproximate}};
 
 // What the planner believes of a mix is what lowering and replay make of it, to the byte.
 TEST(FrontierTest, TheBytesOfAMixAreThoseOfItsTape) {
   std::mt19937 random(1);
+  std::set<Stash> met;
   for (int i = 0; i < 60; ++i) {
     Instance instance = RandomInstance(2, 6, random);
     instance.options.key.tokens += random() % 100;  // Not all of them multiples of the alignment.
-    const PlanSpace space = *PlanSpace::Make(instance.program, instance.options);
+    const PlanSpace space =
+        *PlanSpace::Make(instance.program, instance.options, kEveryFidelity[i % 3]);
+    for (const BlockKind& kind : space.kinds()) {
+      for (const Choice& choice : kind.choices) {
+        for (const SiteStash& stash : choice.recipe) met.insert(stash.kind);
+      }
+    }
     for (int j = 0; j < 5; ++j) {
       Mix mix(space.blocks());
       for (size_t b = 0; b < mix.size(); ++b)
@@ -90,6 +101,9 @@ TEST(FrontierTest, TheBytesOfAMixAreThoseOfItsTape) {
     EXPECT_EQ(*ForwardArenaBytes(instance.program, instance.options),
               Lower(instance.program, RecomputePlan(instance.program, 1), forward)->arena_bytes);
   }
+  EXPECT_THAT(met, testing::UnorderedElementsAre(Stash::kKeep, Stash::kRecompute, Stash::kChunk,
+                                                 Stash::kInt8, Stash::kInt4, Stash::kTwoBit,
+                                                 Stash::kSampled));
 }
 
 // 8 layers of the shape of Llama-3-8B, 16,384 tokens, full training in bf16.

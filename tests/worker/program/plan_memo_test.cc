@@ -29,7 +29,8 @@ TEST(PlanMemoTest, ThreadsThatAskForTheSameAtOnceShareIt) {
     const LowerOptions options{.key = {tokens, 1, tokens}};
     std::vector<Facts> facts(4);
     std::vector<std::thread> threads;
-    for (Facts& one : facts) threads.emplace_back([&] { one = *PlanFactsOf(program, options); });
+    for (Facts& one : facts)
+      threads.emplace_back([&] { one = *PlanFactsOf(program, options, {}); });
     for (std::thread& thread : threads) thread.join();
     for (const Facts& one : facts) EXPECT_EQ(one, facts.front());
   }
@@ -40,11 +41,13 @@ TEST(PlanMemoTest, OtherBlocksKeysAndMachinesAreOtherFacts) {
   LowerOptions longer = options, narrower = options;
   longer.key.tokens = 1024;
   narrower.machine.threads = options.machine.threads + 1;
-  const Facts facts = *PlanFactsOf(ModelOf(3), options);
-  EXPECT_EQ(*PlanFactsOf(ModelOf(3), options), facts);
-  EXPECT_NE(*PlanFactsOf(ModelOf(4), options), facts);
-  EXPECT_NE(*PlanFactsOf(ModelOf(3), longer), facts);
-  EXPECT_NE(*PlanFactsOf(ModelOf(3), narrower), facts);
+  const Facts facts = *PlanFactsOf(ModelOf(3), options, {});
+  EXPECT_EQ(*PlanFactsOf(ModelOf(3), options, {}), facts);
+  EXPECT_NE(*PlanFactsOf(ModelOf(4), options, {}), facts);
+  EXPECT_NE(*PlanFactsOf(ModelOf(3), longer, {}), facts);
+  EXPECT_NE(*PlanFactsOf(ModelOf(3), narrower, {}), facts);
+  EXPECT_NE(*PlanFactsOf(ModelOf(3), options, {.fidelity = Fidelity::kUnbiased}), facts);
+  EXPECT_NE(*PlanFactsOf(ModelOf(3), options, {.on_host = true}), facts);
 }
 
 // They lie in the arena, which their plans are priced by.
@@ -65,7 +68,7 @@ TEST(PlanMemoTest, ReleasedGradientsAreOtherFacts) {
 
 TEST(PlanMemoTest, WhatCannotBeLoweredIsRefusedAgainAndAgain) {
   const LowerOptions nothing{.key = {0, 0, 0}};
-  for (int i = 0; i < 2; ++i) EXPECT_FALSE(PlanFactsOf(ModelOf(3), nothing).ok());
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(PlanFactsOf(ModelOf(3), nothing, {}).ok());
 }
 
 }  // namespace

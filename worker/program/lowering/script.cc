@@ -35,19 +35,20 @@ Script ScriptWriter::Write() {
   script_.instances.reserve(options_.training ? 5 * nodes : 2 * nodes);
   const auto blocks = static_cast<int32_t>(program_.blocks.size());
   for (int32_t b = 0; b < blocks; ++b) {
-    BeginPass();
+    BeginPass(b);
     for (const Step& step : loops_.steps_of(b)) RunStepForward(step);
   }
   for (int32_t b = blocks; options_.training && b-- > 0;) {
-    BeginPass();
+    BeginPass(b);
     const std::span<const Step> steps = loops_.steps_of(b);
     for (size_t i = steps.size(); i-- > 0;) RunStepBackward(steps[i]);
   }
-  BeginPass();
+  BeginPass(blocks);
   return std::move(script_);
 }
 
-void ScriptWriter::BeginPass() {
+void ScriptWriter::BeginPass(int32_t block) {
+  block_ = block;
   if (script_.passes.empty() || script_.passes.back() != Now()) script_.passes.push_back(Now());
 }
 
@@ -281,9 +282,8 @@ Line ScriptWriter::FormLine(int32_t value, const Op* op, Direction direction) co
   line.kind = op == nullptr ? Instruction::Kind::kCopy : Instruction::Kind::kRun;
   line.direction = direction;
   line.op = op;
-  const Node& producer = NodeAt(ValueAt(value).producer);
-  line.block = producer.block;
-  line.op_index = producer.op_index;
+  line.block = block_;
+  line.op_index = NodeAt(ValueAt(value).producer).op_index;
   return line;
 }
 

@@ -21,7 +21,6 @@ struct Line : Instruction {
 class ScriptWriter {
  public:
   ScriptWriter(const Program& program, const PlannedGraph& planned, const LowerOptions& options);
-
   Script Write();
 
  private:
@@ -35,7 +34,7 @@ class ScriptWriter {
   bool IsInner(int32_t value) const { return loops_.inner[Index(value)]; }
   int32_t LoopOf(int32_t node) const { return loops_.of_node[Index(node)]; }
 
-  void BeginPass();
+  void BeginPass(int32_t block);
   void RunStepForward(const Step& step);
   void RunStepBackward(const Step& step);
   void RunForward(int32_t n, std::vector<int32_t>& instances, bool recomputed);
@@ -132,6 +131,7 @@ class ScriptWriter {
   const std::vector<SiteStash>& stashes_;  // By value.
   const Loops& loops_;
   Demand demand_;
+  int32_t block_ = 0;               // Whose pass is being written.
   int32_t loop_head_ = kNone;       // Of the loop whose body is being written: its line,
   TapeKey key_;                     // the sizes of one pass,
   std::vector<int32_t> inner_;      // and by value that is made in it: its instance.
