@@ -14,7 +14,7 @@
 #include "worker/execute/gemm.h"
 #include "worker/link/assignment.h"
 #include "worker/link/worker_link.h"
-#include "worker/program/opened_files.h"
+#include "worker/program/files/opened_files.h"
 #include "worker/train/answerer.h"
 #include "worker/train/measure_context.h"
 #include "worker/train/run_attempt.h"

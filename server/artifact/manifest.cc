@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/node/attempt_files.h"
-#include "worker/program/json.h"
+#include "worker/program/files/json.h"
 
 namespace snug::server {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::server {
 namespace {

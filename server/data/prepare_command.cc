@@ -19,7 +19,7 @@
 #include "server/job/errors.h"
 #include "server/job/random_id.h"
 #include "worker/program/augmentation.h"
-#include "worker/program/json.h"
+#include "worker/program/files/json.h"
 
 namespace snug::server {
 namespace {

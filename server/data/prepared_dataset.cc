@@ -8,7 +8,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/data/prompts.h"
 #include "server/node/json_file.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::server {
 namespace {

@@ -7,7 +7,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
 #include "server/plan/planner.h"
-#include "worker/program/json.h"
+#include "worker/program/files/json.h"
 
 namespace snug::server {
 namespace {

@@ -14,7 +14,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/upload/uploads.h"
-#include "worker/program/json.h"
+#include "worker/program/files/json.h"
 
 namespace snug::server {
 namespace {

@@ -13,7 +13,7 @@
 #include "server/inspect/sandbox.h"
 #include "server/inspect/wire.h"
 #include "server/job/check_job.h"
-#include "worker/program/regular_file.h"
+#include "worker/program/files/regular_file.h"
 
 namespace snug::server {
 namespace {

@@ -14,9 +14,9 @@
 #include "proto/snug/status_macros.h"
 #include "server/job/random_id.h"
 #include "server/job/transient.h"
-#include "worker/program/carried_files.h"
-#include "worker/program/opened_files.h"
-#include "worker/program/regular_file.h"
+#include "worker/program/files/carried_files.h"
+#include "worker/program/files/opened_files.h"
+#include "worker/program/files/regular_file.h"
 
 namespace snug::server {
 namespace {

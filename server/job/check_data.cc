@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/job/check_spec.h"
 #include "worker/program/augmentation.h"
-#include "worker/program/json.h"
+#include "worker/program/files/json.h"
 #include "worker/program/task.h"
 
 namespace snug::server {

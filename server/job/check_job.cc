@@ -18,18 +18,18 @@
 #include "server/job/random_id.h"
 #include "server/job/transient.h"
 #include "server/plan/planner.h"
-#include "worker/program/adapter_config.h"
-#include "worker/program/adapter_export.h"
-#include "worker/program/added_tokens.h"
 #include "worker/program/augmentation.h"
-#include "worker/program/carried_files.h"
 #include "worker/program/eval_metrics.h"
+#include "worker/program/files/adapter_config.h"
+#include "worker/program/files/adapter_export.h"
+#include "worker/program/files/added_tokens.h"
+#include "worker/program/files/carried_files.h"
+#include "worker/program/files/regular_file.h"
+#include "worker/program/files/safetensors.h"
 #include "worker/program/model_config.h"
 #include "worker/program/parameter.h"
 #include "worker/program/plan.h"
-#include "worker/program/regular_file.h"
 #include "worker/program/rope_config.h"
-#include "worker/program/safetensors.h"
 
 namespace snug::server {
 namespace {
@@ -364,8 +364,7 @@ absl::Status CheckForm(const v1::JobSpec& spec, const Origins& origins, InputFil
   std::vector<Violation> found = CheckSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
   const bool needed = inputs != InputFiles::kDone;
-  if (needed)
-    found = CheckDatasets(spec, inputs == InputFiles::kNamed ? CheckNamed : CheckSource);
+  if (needed) found = CheckDatasets(spec, inputs == InputFiles::kNamed ? CheckNamed : CheckSource);
   AddStatus(found, "spec.model", "BAD_MODEL", ModelOriginOf(spec, origins).status());
   if (needed)
     AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER", CheckAdapterFiles(spec, origins));

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/check_lora.h"
-#include "worker/program/adapter_config.h"
+#include "worker/program/files/adapter_config.h"
 
 namespace snug::server {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/data/sha256.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 
 namespace snug::server {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/program/json.h"
+#include "worker/program/files/json.h"
 
 namespace snug::server {
 

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "snug/v1/plan.pb.h"
-#include "worker/program/named_plan.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/named_plan.h"
+#include "worker/program/planning/predict.h"
 
 namespace snug::server {
 

@@ -16,7 +16,7 @@
 #include "snug/v1/job.pb.h"
 #include "snug/v1/plan.pb.h"
 #include "worker/program/batching.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 #include "worker/program/rates.h"
 
 namespace snug::server {

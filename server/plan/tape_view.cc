@@ -3,7 +3,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/plan/plan_proto.h"
 #include "worker/program/lower.h"
-#include "worker/program/named_plan.h"
+#include "worker/program/planning/named_plan.h"
 #include "worker/program/replay.h"
 
 namespace snug::server {

@@ -16,7 +16,7 @@
 #include "server/scheduler/core.h"
 #include "server/scheduler/device_plans.h"
 #include "server/scheduler/plan_changes.h"
-#include "worker/program/base_model.h"
+#include "worker/program/files/base_model.h"
 
 namespace snug::server {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "proto/snug/status_macros.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 
 namespace snug::server {
 namespace {

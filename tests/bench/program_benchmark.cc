@@ -8,9 +8,9 @@
 #include <random>
 
 #include "tests/worker/program/models.h"
-#include "worker/program/frontier.h"
 #include "worker/program/lower.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/frontier.h"
+#include "worker/program/planning/predict.h"
 #include "worker/program/replay.h"
 
 namespace snug::program {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "worker/program/adapter_config.h"
+#include "worker/program/files/adapter_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::string text(reinterpret_cast<const char*>(bytes), size);

@@ -21,10 +21,10 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = ROOT / "tests" / "fuzz"
-JSON = ("worker/program/json", "worker/program/regular_file")
+JSON = ("worker/program/files/json", "worker/program/files/regular_file")
 MESSAGES = ("proto/snug/enum_words", "proto/snug/json")
 ERRORS = ("server/job/errors", "server/data/sha256")
-SAFETENSORS = ("worker/program/safetensors", "worker/program/safetensors_header")
+SAFETENSORS = ("worker/program/files/safetensors", "worker/program/files/safetensors_header")
 WRITTEN = tuple(f"worker/checkpoint/{name}" for name in ("new_file", "read_file", "sha256"))
 PREPARED = ("server/data/prepared_dataset", "server/data/prompts", "server/node/json_file")
 YAML = tuple(
@@ -42,16 +42,16 @@ YAML = tuple(
 FAMILIES = sorted((ROOT / "worker" / "program" / "families").glob("*.cc"))
 # What each target is made of, without .cc.
 TARGETS = {
-    "safetensors": ("worker/program/safetensors_header", *JSON),
+    "safetensors": ("worker/program/files/safetensors_header", *JSON),
     "config": (
         *(f"worker/program/families/{file.stem}" for file in FAMILIES),
-        "worker/program/json_fields",
+        "worker/program/files/json_fields",
         "worker/program/model_config",
         "worker/program/rope_config",
         "worker/program/task",
         *JSON,
     ),
-    "tokenizer": ("worker/program/added_tokens", *JSON),
+    "tokenizer": ("worker/program/files/added_tokens", *JSON),
     "yaml": YAML,
     "frames": ("server/node/framing",),
     "manifest": (
@@ -68,8 +68,8 @@ TARGETS = {
     "inspect_wire": ("server/inspect/wire",),
     "json": MESSAGES,
     "witness": ("server/job/witness", "server/data/sha256"),
-    "adapter_config": ("worker/program/adapter_config", *JSON),
-    "model_index": ("worker/program/model_index", *SAFETENSORS, *JSON),
+    "adapter_config": ("worker/program/files/adapter_config", *JSON),
+    "model_index": ("worker/program/files/model_index", *SAFETENSORS, *JSON),
     "page_token": ("server/api/page_token", "server/job/random_id", *ERRORS),
     "metrics": ("server/api/metric_history", "server/node/json_file", *MESSAGES, *ERRORS, *JSON),
     "names": ("server/job/job_ref", "server/job/names", "server/job/random_id"),
@@ -96,7 +96,7 @@ TARGETS = {
     "worker_manifest": (
         "worker/checkpoint/manifest",
         "worker/checkpoint/sha256",
-        "worker/program/json_text",
+        "worker/program/files/json_text",
         *JSON,
     ),
     "metrics_log": ("worker/train/metrics_log", *WRITTEN, *JSON),

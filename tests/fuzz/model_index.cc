@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "tests/fuzz/folder.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 namespace {
 

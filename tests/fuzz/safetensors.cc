@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "worker/program/safetensors_header.h"
+#include "worker/program/files/safetensors_header.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace snug::program;

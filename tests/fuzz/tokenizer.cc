@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "tests/fuzz/folder.h"
-#include "worker/program/added_tokens.h"
+#include "worker/program/files/added_tokens.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace snug::program;

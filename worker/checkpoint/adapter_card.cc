@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
-#include "worker/program/adapter_export.h"
-#include "worker/program/base_model.h"
-#include "worker/program/json_text.h"
+#include "worker/program/files/adapter_export.h"
+#include "worker/program/files/base_model.h"
+#include "worker/program/files/json_text.h"
 
 namespace snug::checkpoint {
 namespace {

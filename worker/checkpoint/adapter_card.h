@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/compatibility.h"
 #include "worker/checkpoint/export.h"
-#include "worker/program/adapter_contents.h"
+#include "worker/program/files/adapter_contents.h"
 
 namespace snug::checkpoint {
 

@@ -8,8 +8,8 @@
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
-#include "worker/program/carried_files.h"
-#include "worker/program/regular_file.h"
+#include "worker/program/files/carried_files.h"
+#include "worker/program/files/regular_file.h"
 
 namespace snug::checkpoint {
 

@@ -22,7 +22,7 @@
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
 #include "worker/checkpoint/safetensors_writer.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::checkpoint {
 namespace {

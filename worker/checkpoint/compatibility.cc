@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "worker/program/json_text.h"
+#include "worker/program/files/json_text.h"
 #include "worker/program/model_config.h"
 
 namespace snug::checkpoint {
@@ -84,10 +84,9 @@ std::vector<ReaderReport> ReadersOf(const program::LoraConfig& lora,
                                     const std::string& model_type) {
   const bool encoder_decoder = model_type == "t5";
   if (encoder_decoder || absl::StartsWith(model_type, program::kReversibleType)) {
-    const std::string reason =
-        absl::StrCat(encoder_decoder ? "it takes no adapters of a model of type "
-                                     : "it has no model of type ",
-                     model_type);
+    const std::string reason = absl::StrCat(
+        encoder_decoder ? "it takes no adapters of a model of type " : "it has no model of type ",
+        model_type);
     return {Peft(contents),
             {"vLLM", false, 0, ModulesOf(contents), reason},
             {"LoRAX", false, 0, ModulesOf(contents), reason}};

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/program/adapter_contents.h"
+#include "worker/program/files/adapter_contents.h"
 #include "worker/program/lora_config.h"
 
 namespace snug::checkpoint {

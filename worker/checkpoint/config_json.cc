@@ -6,7 +6,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/read_file.h"
 #include "worker/checkpoint/reversible_loader.h"
-#include "worker/program/json.h"
+#include "worker/program/files/json.h"
 
 namespace snug::checkpoint {
 

@@ -16,9 +16,9 @@
 #include "worker/checkpoint/read_file.h"
 #include "worker/checkpoint/reversible_loader.h"
 #include "worker/checkpoint/safetensors_writer.h"
-#include "worker/program/adapter_export.h"
-#include "worker/program/carried_files.h"
-#include "worker/program/json_text.h"
+#include "worker/program/files/adapter_export.h"
+#include "worker/program/files/carried_files.h"
+#include "worker/program/files/json_text.h"
 
 namespace snug::checkpoint {
 namespace {

@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/sha256.h"
-#include "worker/program/json.h"
-#include "worker/program/json_text.h"
+#include "worker/program/files/json.h"
+#include "worker/program/files/json_text.h"
 
 namespace snug::checkpoint {
 namespace {

@@ -9,7 +9,7 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/safetensors_writer.h"
-#include "worker/program/json_text.h"
+#include "worker/program/files/json_text.h"
 
 namespace snug::checkpoint {
 namespace {

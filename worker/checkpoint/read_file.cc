@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
-#include "worker/program/opened_files.h"
+#include "worker/program/files/opened_files.h"
 
 namespace snug::checkpoint {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/finite.h"
-#include "worker/program/json_text.h"
+#include "worker/program/files/json_text.h"
 
 namespace snug::checkpoint {
 namespace {

@@ -8,8 +8,8 @@
 #include "worker/checkpoint/export.h"
 #include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/read_file.h"
-#include "worker/program/adapter_export.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/adapter_export.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::checkpoint {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "proto/snug/status_macros.h"
-#include "worker/program/block_cost.h"
+#include "worker/program/planning/block_cost.h"
 
 namespace snug::program {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "worker/program/lower.h"
 #include "worker/program/plan.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
 #include "re2/re2.h"
-#include "worker/program/json.h"
+#include "worker/program/files/json.h"
 
 namespace snug::program {
 namespace {

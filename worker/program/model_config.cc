@@ -21,8 +21,8 @@
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/families/family.h"
-#include "worker/program/json.h"
-#include "worker/program/json_fields.h"
+#include "worker/program/files/json.h"
+#include "worker/program/files/json_fields.h"
 #include "worker/program/stages.h"
 
 namespace snug::program {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/program/json_fields.h"
+#include "worker/program/files/json_fields.h"
 #include "worker/program/model_config.h"
 
 namespace snug::program {

@@ -15,7 +15,7 @@
 #include "tensorboard/event.pb.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
-#include "worker/program/json.h"
+#include "worker/program/files/json.h"
 #include "worker/report/crc32c.h"
 
 namespace snug::report {

@@ -5,7 +5,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/new_file.h"
-#include "worker/program/added_tokens.h"
+#include "worker/program/files/added_tokens.h"
 #include "worker/program/lower.h"
 #include "worker/train/failure.h"
 #include "worker/train/generator.h"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "worker/checkpoint/compatibility.h"
-#include "worker/program/named_plan.h"
-#include "worker/program/opened_files.h"
-#include "worker/program/predict.h"
+#include "worker/program/files/opened_files.h"
+#include "worker/program/planning/named_plan.h"
+#include "worker/program/planning/predict.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 #include "worker/train/figures.h"

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/augmentation.h"
-#include "worker/program/json.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/json.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::train {
 namespace {

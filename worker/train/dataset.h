@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/program/batching.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 #include "worker/train/batches.h"
 #include "worker/train/masking.h"
 #include "worker/train/resample.h"

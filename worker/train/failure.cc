@@ -1,6 +1,6 @@
 #include "worker/train/failure.h"
 
-#include "worker/program/opened_files.h"
+#include "worker/program/files/opened_files.h"
 
 namespace snug::train {
 

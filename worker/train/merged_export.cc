@@ -19,8 +19,8 @@
 #include "worker/checkpoint/reversible_loader.h"
 #include "worker/execute/host_copy.h"
 #include "worker/execute/torch_errors.h"
-#include "worker/program/json_text.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/json_text.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::train {
 namespace {

@@ -17,7 +17,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
-#include "worker/program/json.h"
+#include "worker/program/files/json.h"
 
 namespace snug::train {
 namespace {

@@ -10,7 +10,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/execute/host_copy.h"
 #include "worker/program/moments.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 
 namespace snug::train {
 namespace {

@@ -9,7 +9,7 @@
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
 #include "worker/checkpoint/reversible_loader.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 #include "worker/train/merged_export.h"
 #include "worker/train/tensors.h"
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/checkpoint/new_file.h"
-#include "worker/program/json.h"
+#include "worker/program/files/json.h"
 
 namespace snug::train {
 namespace {

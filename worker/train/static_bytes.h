@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 
 namespace snug::train {
 

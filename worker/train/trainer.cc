@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
-#include "worker/program/added_tokens.h"
 #include "worker/program/eval_metrics.h"
+#include "worker/program/files/added_tokens.h"
 #include "worker/program/stages.h"
 #include "worker/train/schedule.h"
 

@@ -24,7 +24,7 @@
 #include "worker/execute/executor.h"
 #include "worker/execute/slot_memory.h"
 #include "worker/program/generation.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 #include "worker/train/attempt.h"

@@ -16,7 +16,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/execute/host_copy.h"
 #include "worker/execute/torch_errors.h"
-#include "worker/program/adapter_config.h"
+#include "worker/program/files/adapter_config.h"
 #include "worker/program/quantization.h"
 #include "worker/weights/random_ops.h"
 

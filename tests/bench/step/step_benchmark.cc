@@ -40,7 +40,7 @@
 #include "worker/execute/executor.h"
 #include "worker/program/lower.h"
 #include "worker/program/plan.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 #include "worker/program/replay.h"
 
 namespace snug::bench {

@@ -12,7 +12,7 @@
 #include "worker/link/convert.h"
 #include "worker/program/lower.h"
 #include "worker/program/model_config.h"
-#include "worker/program/named_plan.h"
+#include "worker/program/planning/named_plan.h"
 
 namespace snug::server {
 namespace {
@@ -334,8 +334,7 @@ TEST(PlanProtoTest, AKindThatThisBinaryDoesNotKnowIsNamed) {
   v1::Plan plan;
   plan.set_name("clever");
   plan.add_recipes()->add_kinds()->set_kind("telepathy");
-  EXPECT_EQ(FromProto(plan).status().message(),
-            "plan clever has an unknown kind \"telepathy\"");
+  EXPECT_EQ(FromProto(plan).status().message(), "plan clever has an unknown kind \"telepathy\"");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "server/job/check_job.h"
 #include "server/job/check_spec.h"
 #include "tests/server/plan/toy_config.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 
 namespace snug::server {
 namespace {

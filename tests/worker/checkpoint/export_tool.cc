@@ -9,7 +9,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/export.h"
 #include "worker/checkpoint/read_file.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::checkpoint {
 namespace {

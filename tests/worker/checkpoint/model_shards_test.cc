@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/worker/checkpoint/testbed.h"
 #include "worker/checkpoint/read_file.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -37,8 +37,8 @@ void ExpectSame(const Tensors& tensors, const std::string& folder, size_t files)
     const program::TensorEntry& entry = index->at(tensors.list()[i].key);
     named.insert(entry.file);
     EXPECT_EQ(entry.dtype, tensors.list()[i].dtype);
-    EXPECT_EQ(ReadText(entry.file).substr(static_cast<size_t>(entry.begin),
-                                          static_cast<size_t>(entry.bytes)),
+    EXPECT_EQ(ReadText(entry.file)
+                  .substr(static_cast<size_t>(entry.begin), static_cast<size_t>(entry.bytes)),
               tensors.bytes(i));
   }
   EXPECT_EQ(named.size(), files);
@@ -58,8 +58,7 @@ TEST(ModelShardsTest, MoreIsSeveralWithAnIndex) {
   SNUG_ASSERT_OK(WriteModelShards(folder.path(), tensors.list(), InPieces, 300));
   EXPECT_TRUE(std::filesystem::exists(folder / "model-00002-of-00002.safetensors"));
   ExpectSame(tensors, folder.path(), 2);
-  EXPECT_THAT(ReadText(folder / "model.safetensors.index.json"),
-              HasSubstr("\"total_size\": 662"));
+  EXPECT_THAT(ReadText(folder / "model.safetensors.index.json"), HasSubstr("\"total_size\": 662"));
 }
 
 TEST(ModelShardsTest, AValueThatIsNotFiniteIsNotWritten) {

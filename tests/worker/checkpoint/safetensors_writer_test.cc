@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "tests/worker/checkpoint/testbed.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::checkpoint {
 namespace {

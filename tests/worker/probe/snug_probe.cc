@@ -20,7 +20,7 @@
 #include "worker/execute/cpu_isa.h"
 #include "worker/link/assignment.h"
 #include "worker/program/plan.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 #include "worker/program/stages.h"
 #include "worker/train/trainer.h"
 

@@ -1,10 +1,10 @@
-#include "worker/program/adapter_export.h"
+#include "worker/program/files/adapter_export.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/worker/program/models.h"
-#include "worker/program/base_model.h"
+#include "worker/program/files/base_model.h"
 
 namespace snug::program {
 namespace {

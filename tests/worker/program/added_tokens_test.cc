@@ -1,6 +1,6 @@
 // Which ids added tokens get, and how far the vocabulary grows, by tokenizer files of every kind;
 // that these are the ids which the tokenizers library gives is shown in readers_test.py.
-#include "worker/program/added_tokens.h"
+#include "worker/program/files/added_tokens.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/program/models.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::program {
 namespace {

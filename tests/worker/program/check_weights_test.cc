@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::program {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "tests/worker/program/models.h"
 #include "tests/worker/program/plan_checks.h"
-#include "worker/program/adapter_export.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/adapter_export.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::program {
 namespace {

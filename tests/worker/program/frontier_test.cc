@@ -1,4 +1,4 @@
-#include "worker/program/frontier.h"
+#include "worker/program/planning/frontier.h"
 
 #include <algorithm>
 #include <random>
@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/worker/program/models.h"
 #include "tests/worker/program/plan_bounds.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 
 namespace snug::program {
 namespace {

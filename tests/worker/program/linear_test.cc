@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/worker/program/models.h"
 #include "worker/program/lower.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 #include "worker/program/replay.h"
 
 namespace {

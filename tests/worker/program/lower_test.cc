@@ -7,7 +7,7 @@
 #include "tests/worker/program/interpreter.h"
 #include "tests/worker/program/models.h"
 #include "tests/worker/program/plan_checks.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 #include "worker/program/replay.h"
 
 namespace snug::program {

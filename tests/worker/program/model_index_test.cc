@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/worker/program/safetensors_files.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 namespace snug::program {
 namespace {

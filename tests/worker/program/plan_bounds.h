@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "worker/program/plan_space.h"
+#include "worker/program/planning/plan_space.h"
 
 namespace snug::program {
 

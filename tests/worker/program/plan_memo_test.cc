@@ -1,4 +1,4 @@
-#include "worker/program/plan_memo.h"
+#include "worker/program/planning/plan_memo.h"
 
 #include <memory>
 #include <thread>
@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/worker/program/models.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 
 namespace snug::program {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/worker/program/models.h"
 #include "worker/program/lower.h"
 #include "worker/program/lowering/demand.h"
-#include "worker/program/named_plan.h"
+#include "worker/program/planning/named_plan.h"
 
 namespace snug::program {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

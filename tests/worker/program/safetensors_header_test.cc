@@ -1,4 +1,4 @@
-#include "worker/program/safetensors_header.h"
+#include "worker/program/files/safetensors_header.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

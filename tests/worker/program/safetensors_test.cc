@@ -1,4 +1,4 @@
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,10 +9,10 @@
 #include <string>
 
 #include "proto/snug/status_macros.h"
-#include "worker/program/added_tokens.h"
+#include "worker/program/files/added_tokens.h"
+#include "worker/program/files/safetensors.h"
 #include "worker/program/model_config.h"
 #include "worker/program/program.h"
-#include "worker/program/safetensors.h"
 
 namespace snug::program {
 namespace {

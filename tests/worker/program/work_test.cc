@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/worker/program/models.h"
 #include "worker/program/lower.h"
-#include "worker/program/named_plan.h"
+#include "worker/program/planning/named_plan.h"
 #include "worker/program/replay.h"
 #include "worker/program/stages.h"
 

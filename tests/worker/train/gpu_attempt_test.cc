@@ -13,7 +13,7 @@
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/train/run_on.h"
 #include "tests/worker/train/toy_job.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 #include "worker/train/trainer.h"
 
 namespace snug::train {

@@ -1,6 +1,6 @@
 // A path that has become another file since the job's owner was let open it is refused by whatever
 // reads it in the worker.
-#include "worker/program/opened_files.h"
+#include "worker/program/files/opened_files.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 
 #include "tests/worker/program/safetensors_files.h"
 #include "worker/checkpoint/read_file.h"
-#include "worker/program/regular_file.h"
+#include "worker/program/files/regular_file.h"
 #include "worker/train/failure.h"
 #include "worker/weights/mapped_file.h"
 

@@ -21,7 +21,7 @@
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/train/run_on.h"
 #include "tests/worker/train/toy_job.h"
-#include "worker/program/safetensors.h"
+#include "worker/program/files/safetensors.h"
 
 namespace {
 

@@ -10,11 +10,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "worker/program/added_tokens.h"
 #include "worker/program/eval_metrics.h"
+#include "worker/program/files/added_tokens.h"
+#include "worker/program/files/safetensors.h"
 #include "worker/program/generation.h"
 #include "worker/program/lower.h"
-#include "worker/program/safetensors.h"
 #include "worker/train/dataset.h"
 #include "worker/train/prompts.h"
 
@@ -211,9 +211,8 @@ program::Prediction PredictionOf(const AttemptOptions& attempt) {
   if (!attempt.prompts_file.empty()) {
     const Prompts prompts =
         *Prompts::Read(attempt.prompts_file, ProgramOf(attempt).config.vocabulary);
-    options.generation_key =
-        program::GenerationKey(ProgramOf(attempt).config, prompts.longest(),
-                               attempt.training.samples.max_new_tokens);
+    options.generation_key = program::GenerationKey(ProgramOf(attempt).config, prompts.longest(),
+                                                    attempt.training.samples.max_new_tokens);
   }
   const program::Program program = ProgramOf(attempt);
   return *program::Predict(program, *program::PlanOf(program, attempt.plan), options);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/worker/program/models.h"
-#include "worker/program/predict.h"
+#include "worker/program/planning/predict.h"
 #include "worker/train/attempt.h"
 
 namespace snug::train {

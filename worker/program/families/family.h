@@ -11,7 +11,7 @@
 #include <initializer_list>
 
 #include "worker/program/encoder_traits.h"
-#include "worker/program/json_fields.h"
+#include "worker/program/files/json_fields.h"
 #include "worker/program/model_config.h"
 #include "worker/program/rope_config.h"
 

@@ -1,0 +1,63 @@
+#include "worker/program/files/opened_files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+
+namespace snug::program {
+namespace {
+
+constexpr const char* kChanged = "snug/input_changed";  // A status's payload.
+
+const OpenedFiles* opened_files = nullptr;  // Null: any file is read.
+
+// Null: it is in none of the folders, and may be anything.
+const OpenedFiles* KeptTo(const std::string& path) {
+  if (opened_files == nullptr) return nullptr;
+  return opened_files->folders.contains(path.substr(0, path.rfind('/'))) ? opened_files : nullptr;
+}
+
+absl::Status Changed(const std::string& path) {
+  absl::Status status = absl::FailedPreconditionError(absl::StrCat(
+      path, " is not the file any more that it was when the job was checked: submit the job anew"));
+  status.SetPayload(kChanged, absl::Cord());
+  return status;
+}
+
+}  // namespace
+
+FileIdentity IdentityOf(const struct stat& about) {
+  return {.device = about.st_dev,
+          .inode = about.st_ino,
+          .bytes = about.st_size,
+          .modified_ns = about.st_mtim.tv_sec * int64_t{1'000'000'000} + about.st_mtim.tv_nsec};
+}
+
+void KeepToOpened(const OpenedFiles* files) { opened_files = files; }
+
+bool MayBeThere(const std::string& path) {
+  const OpenedFiles* kept = KeptTo(path);
+  return kept == nullptr || kept->files.contains(path);
+}
+
+absl::StatusOr<int> OpenToRead(const std::string& path, int more_flags) {
+  if (!MayBeThere(path))
+    return absl::NotFoundError(
+        absl::StrCat("cannot open ", path, ": it was not there when the job was checked"));
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | more_flags);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  const OpenedFiles* kept = KeptTo(path);
+  struct stat about = {};
+  if (kept == nullptr || (fstat(fd, &about) == 0 && IdentityOf(about) == kept->files.at(path)))
+    return fd;
+  close(fd);
+  return Changed(path);
+}
+
+bool IsInputChanged(const absl::Status& status) { return status.GetPayload(kChanged).has_value(); }
+
+}  // namespace snug::program

@@ -1,0 +1,260 @@
+#include "worker/program/planning/block_cost.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "proto/snug/status_macros.h"
+#include "worker/program/lowering/demand.h"
+#include "worker/program/lowering/graph.h"
+
+namespace snug::program {
+namespace {
+
+// The blocks of a program that are named, as a program of their own.
+Program ChainOf(const Program& program, const std::vector<int>& blocks) {
+  Program chain;
+  chain.config = program.config;
+  chain.compute = program.compute;
+  chain.types = program.types;
+  chain.borders = static_cast<int>(blocks.size());
+  std::map<int, int> parameters;  // The program's -> the chain's.
+  int layers = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    Block block = program.blocks[static_cast<size_t>(blocks[i])];
+    if (block.layer >= 0) block.layer = layers++;
+    for (int& border : block.inputs) border = static_cast<int>(i) - 1;
+    for (int& border : block.outputs) border = static_cast<int>(i);
+    for (int& index : block.parameters) {
+      const auto [it, is_new] =
+          parameters.try_emplace(index, static_cast<int>(chain.parameters.size()));
+      if (is_new) chain.parameters.push_back(program.parameters[static_cast<size_t>(index)]);
+      index = it->second;
+    }
+    chain.blocks.push_back(std::move(block));
+  }
+  chain.config.layers = layers;
+  return chain;
+}
+
+// Instructions of a block in one direction: [first, end).
+struct Pass {
+  int32_t first = 0, end = 0;
+  bool empty() const { return first == end; }
+};
+
+Pass PassOf(const Tape& tape, size_t block, Direction direction) {
+  Pass pass;
+  const auto forward_end = static_cast<int32_t>(tape.instructions.size());
+  bool backward = false;
+  for (int32_t t = 0; t < forward_end; ++t) {
+    const Instruction& line = tape.instructions[static_cast<size_t>(t)];
+    backward = backward || line.direction == Direction::kBackward;
+    const bool here =
+        static_cast<size_t>(line.block) == block && (direction == Direction::kBackward) == backward;
+    if (!here) continue;
+    if (pass.empty()) pass.first = t;
+    pass.end = t + 1;
+  }
+  return pass;
+}
+
+// Whether an op of no block makes a form of a value that was made just before.
+bool WritesForm(const Instruction& line) {
+  const bool first_time = line.direction == Direction::kForward && !line.recomputed;
+  return first_time && line.op != nullptr &&
+         (line.op->code == OpCode::kQuantize || line.op->code == OpCode::kSampleRows);
+}
+
+// Reads the facts of one block off the tape of its chain.
+class PriceReader {
+ public:
+  PriceReader(const Tape& tape, size_t target)
+      : tape_(tape),
+        forward_(PassOf(tape, target, Direction::kForward)),
+        backward_(PassOf(tape, target, Direction::kBackward)),
+        behind_forward_(PassOf(tape, target + 1, Direction::kForward)),
+        behind_backward_(PassOf(tape, target + 1, Direction::kBackward)),
+        target_(target) {}
+
+  BlockPrice Read() {
+    BlockPrice price;
+    for (const Slot& slot : tape_.slots) {
+      if (slot.region != Region::kStash) continue;
+      if (slot.last >= backward_.end) {  // Of a block before this one.
+        base_ += Aligned(slot.bytes);
+        stash_base_ += slot.bytes;
+      } else if (slot.last >= backward_.first) {
+        price.frame_bytes += Aligned(slot.bytes);
+        price.stash_bytes += slot.bytes;
+      }
+    }
+    price.input = HandoverAt(forward_, backward_, base_);
+    price.output = HandoverAt(behind_forward_, behind_backward_, base_ + price.frame_bytes);
+    FindHeights();
+    const std::vector<LiveBytes> live = Timeline(tape_);
+    price.forward_bytes = Height(forward_) - base_;
+    price.backward_bytes = Height(backward_) - base_;
+    price.forward_peak = Highest(live, forward_);
+    price.backward_peak = Highest(live, backward_);
+    for (const Instruction& line : tape_.instructions)
+      if (OwnerOf(line) == target_) price.work += line.work;
+    return price;
+  }
+
+ private:
+  const Slot& SlotOf(const Operand& operand) const {
+    return tape_.slots[static_cast<size_t>(operand.slot)];
+  }
+
+  // A form is its block's that holds it, whichever block writes it.
+  size_t OwnerOf(const Instruction& line) const {
+    const auto last = WritesForm(line) ? static_cast<size_t>(SlotOf(line.operands.out[0]).last)
+                                       : static_cast<size_t>(&line - tape_.instructions.data());
+    return static_cast<size_t>(tape_.instructions[last].block);
+  }
+
+  // A stash that is there when the block begins and dies in its backward is its kept input.
+  Handover HandoverAt(const Pass& forward, const Pass& backward, int64_t base) const {
+    for (const Slot& slot : tape_.slots) {
+      const bool of_block = slot.last >= backward.first && slot.last < backward.end;
+      if (slot.region != Region::kStash || !of_block || slot.first >= forward.first) continue;
+      Handover handover{.kept = true, .offset = slot.offset - base, .bytes = slot.bytes};
+      const Instruction& writer = tape_.instructions[static_cast<size_t>(slot.first)];
+      handover.form = WritesForm(writer);
+      if (handover.form && writer.workspace != kNoSlot)
+        handover.workspace = tape_.slots[static_cast<size_t>(writer.workspace)].bytes;
+      return handover;
+    }
+    return {};
+  }
+
+  // Of the stack of stashes, by instruction.
+  void FindHeights() {
+    heights_.assign(tape_.instructions.size(), 0);
+    for (const Slot& slot : tape_.slots) {
+      if (slot.region != Region::kStash) continue;
+      for (int32_t t = slot.first; t <= slot.last; ++t) {
+        int64_t& height = heights_[static_cast<size_t>(t)];
+        height = std::max(height, slot.offset + Aligned(slot.bytes));
+      }
+    }
+  }
+
+  int64_t HighestStack(int32_t first, int32_t last) const {
+    return *std::max_element(heights_.begin() + first, heights_.begin() + last + 1);
+  }
+
+  // What the arena must have for a pass: at least the stack, and over the highest stack of each
+  // buffer's life what lies between the buffer's start and the arena's end.
+  int64_t Height(const Pass& pass) const {
+    if (pass.empty()) return base_;
+    int64_t height = HighestStack(pass.first, pass.end - 1);
+    for (const Slot& slot : tape_.slots) {
+      if (slot.region == Region::kStash) continue;
+      const int32_t first = std::max(slot.first, pass.first);
+      const int32_t last = std::min(slot.last, pass.end - 1);
+      if (first > last) continue;
+      height = std::max(height, HighestStack(first, last) + tape_.arena_bytes - slot.offset);
+    }
+    return height;
+  }
+
+  // The first of the highest instants, over the base.
+  LiveBytes Highest(const std::vector<LiveBytes>& live, const Pass& pass) const {
+    LiveBytes highest;
+    for (int32_t t = pass.first; t < pass.end; ++t) {
+      LiveBytes now = live[static_cast<size_t>(t)];
+      now.stash -= stash_base_;
+      if (now.total() > highest.total()) highest = now;
+    }
+    return highest;
+  }
+
+  const Tape& tape_;
+  const Pass forward_, backward_, behind_forward_, behind_backward_;
+  const size_t target_;
+  int64_t base_ = 0, stash_base_ = 0;
+  std::vector<int64_t> heights_;
+};
+
+}  // namespace
+
+bool IsChain(const Program& program) {
+  for (size_t b = 0; b < program.blocks.size(); ++b) {
+    const Block& block = program.blocks[b];
+    const bool first = b == 0, last = b + 1 == program.blocks.size();
+    if (block.inputs.size() != (first ? 0u : 1u) || block.outputs.size() != (last ? 0u : 1u))
+      return false;
+    if (!first && block.inputs[0] != program.blocks[b - 1].outputs[0]) return false;
+  }
+  return program.blocks.size() >= 2;
+}
+
+BlockPricer::BlockPricer(const Program& program, const Place& place, const LowerOptions& options)
+    : options_(options) {
+  const int head = static_cast<int>(program.blocks.size()) - 1;
+  std::vector<int> blocks = {0};
+  if (place.block != 0 && place.block != head) blocks.push_back(place.block);
+  if (place.behind.has_value()) blocks.push_back(*place.behind);
+  blocks.push_back(head);
+  chain_ = ChainOf(program, blocks);
+  if (place.block == 0) return;
+  target_ = 1;
+  // The first block stands for all that come before, with parameters of its own: a tied head's are
+  // trained or not as they are.
+  for (int& index : chain_.blocks[0].parameters) {
+    chain_.parameters.push_back(chain_.parameters[static_cast<size_t>(index)]);
+    chain_.parameters.back().trainable = place.d_input_wanted;
+    index = static_cast<int>(chain_.parameters.size()) - 1;
+  }
+}
+
+absl::StatusOr<BlockPrice> BlockPricer::Price(const Recipe& recipe, const Recipe& behind) const {
+  Plan plan;
+  plan.recipes = {recipe, behind};
+  const bool decides = chain_.blocks[target_].layer >= 0;
+  plan.layer_recipe = decides ? std::vector<int>{0, 1} : std::vector<int>{1};
+  ASSIGN_OR_RETURN(const Tape tape, Lower(chain_, plan, options_));
+  return PriceReader(tape, target_).Read();
+}
+
+absl::StatusOr<BlockPricer::Uses> BlockPricer::UsesOfValues() const {
+  ASSIGN_OR_RETURN(const Graph graph, GraphOf(chain_));
+  const BlockType& type = chain_.type_of(static_cast<int>(target_));
+  Uses uses;
+  uses.read.resize(type.values.size());
+  uses.serving.resize(type.values.size());
+  const std::vector<uint32_t> serving = ServingStashes(graph);
+  for (size_t v = 0; v < serving.size(); ++v) {
+    const GraphValue& place = graph.values[v];
+    if (static_cast<size_t>(place.block) == target_)
+      uses.serving[static_cast<size_t>(place.index)] = serving[v];
+  }
+  for (const Node& node : graph.nodes) {
+    if (static_cast<size_t>(node.block) != target_ || !node.backward) continue;
+    ForEachNeed(node, [&](int32_t, size_t i, bool is_output) {
+      uses.read[static_cast<size_t>(is_output ? node.op->outputs[i] : node.op->inputs[i])] = true;
+    });
+  }
+  return uses;
+}
+
+// Nothing is kept, so that every block lies as it would between any others: one of each type.
+absl::StatusOr<int64_t> ForwardArenaBytes(const Program& program, LowerOptions options) {
+  options.training = false;
+  std::vector<int> blocks;
+  std::set<int> met;
+  const bool is_chain = IsChain(program);
+  for (size_t b = 0; b < program.blocks.size(); ++b) {
+    if (!is_chain || met.insert(program.blocks[b].type).second)
+      blocks.push_back(static_cast<int>(b));
+  }
+  const bool whole = blocks.size() == program.blocks.size();
+  const Program chain = whole ? program : ChainOf(program, blocks);
+  ASSIGN_OR_RETURN(const Tape tape, Lower(chain, RecomputePlan(chain, 0), options));
+  return tape.arena_bytes;
+}
+
+}  // namespace snug::program

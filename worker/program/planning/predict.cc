@@ -1,0 +1,268 @@
+#include "worker/program/planning/predict.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/snug/status_macros.h"
+#include "worker/program/generation.h"
+#include "worker/program/moments.h"
+#include "worker/program/planning/block_cost.h"
+#include "worker/program/planning/plan_memo.h"
+#include "worker/program/quantization.h"
+
+namespace snug::program {
+
+int64_t BatchBytes(const Program& program, const TapeKey& key) {
+  constexpr int64_t k32 = 4, k64 = 8;
+  const int64_t frequencies = program.config.rotary_width() / 2;
+  const int64_t table = Aligned(frequencies * k32) +                  // frequencies
+                        2 * Aligned(key.tokens * frequencies * k32);  // cos, sin
+  const int64_t tables = program.config.local_rope_theta > 0.0 ? 2 : 1;
+  const int64_t types = program.config.token_types > 0 ? Aligned(key.tokens * k32) : 0;
+  const ModelConfig& config = program.config;
+  const int64_t patches = config.of_images() ? config.patch_width() * SizeOf(program.compute) : 0;
+  const int64_t overflow = program.config.reversible ? Aligned(k32) : 0;
+  const int64_t labels = config.of_images() ? 2 * Aligned(key.tokens * k32) : 0;
+  const int64_t targets = program.config.has_targets() ? program.config.labels : 0;
+  const int64_t judged = config.of_documents() ? key.documents : key.tokens;
+  const int64_t logits = config.classifies() ? judged * config.labels : 0;
+  const int64_t sources = program.config.has_source() ? Aligned(key.source_tokens * k32) +
+                                                            Aligned((key.documents + 1) * k64)
+                                                      : 0;
+  return Aligned(key.documents * targets * k32) +  // of documents, where these have such
+         Aligned(key.tokens * patches) + labels +  // of images: a second label and its share too
+         sources +                                 // ids and offsets of an encoder's rows
+         types +                                   // of tokens, where the model has such
+         overflow +                                // of streams, where it has such
+         2 * Aligned(key.tokens * k32) +           // ids, positions within the document
+         Aligned(key.tokens * k64) +               // trained rows,
+         2 * Aligned(key.tokens * k32) +           // their labels and loss weights,
+         2 * Aligned(key.tokens * k64) +           // what is found of them: loss, entropy,
+         Aligned(key.tokens * k32) +               // whether the label is the likeliest,
+         Aligned(logits * k32) +                   // and of evaluated classes the logits
+         Aligned((key.documents + 1) * k64) + tables * table;
+}
+
+Components StaticComponents(const Program& program, const TapeKey& key, const Machine& machine,
+                            int64_t context_bytes) {
+  constexpr int64_t kF32 = 4;
+  Components bytes;
+  int64_t& optimizer = program.optimizer_on_host ? bytes.host : bytes.optimizer;
+  bytes.context = context_bytes;
+  for (const Parameter& parameter : program.parameters) {
+    const int64_t held = ValueBytes(parameter);
+    (parameter.adapter ? bytes.adapter : bytes.weights) += held;
+    if (!parameter.trainable) continue;
+    if (!parameter.released) bytes.gradients += Aligned(parameter.elements() * kF32);
+    optimizer += OptimizerBytes(program, parameter);
+  }
+  if (!machine.cpu) bytes.optimizer += kNormBytes;
+  bytes.inputs = BatchBytes(program, key);
+  return bytes;
+}
+
+int64_t FrozenBytes(const Program& program) {
+  int64_t bytes = 0;
+  for (const Parameter& parameter : program.parameters)
+    if (IsFrozen(parameter)) bytes += ValueBytes(parameter);
+  return bytes;
+}
+
+int64_t ArenaBytes(const Components& others, int64_t needed, const Machine& machine) {
+  if (machine.cpu) return needed;
+  const int64_t beside = others.held() - others.arena;
+  return WholeGpuPages(beside) - beside + WholeGpuPages(needed);
+}
+
+namespace {
+
+// What a job takes whatever its plan is, and what of the arena the phases without a plan need.
+class JobBytes {
+ public:
+  static absl::StatusOr<JobBytes> Of(const Program& program, const PredictOptions& options) {
+    JobBytes job;
+    job.machine_ = options.lower.machine;
+    LowerOptions forward = options.lower;
+    if (options.evaluation_key.tokens > 0) forward.key = options.evaluation_key;
+    const TapeKey inputs = options.lower.key.Joined(forward.key).Joined(options.generation_key);
+    job.static_ = StaticComponents(program, inputs, job.machine_, options.context_bytes);
+    if (job.machine_.cpu) job.static_.data = options.data_bytes;
+    ASSIGN_OR_RETURN(job.forward_arena_, ForwardArenaBytes(program, forward));
+    if (options.generation_key.tokens == 0) return job;
+    forward.key = options.generation_key;
+    ASSIGN_OR_RETURN(const int64_t tape_bytes, ForwardArenaBytes(program, forward));
+    job.forward_arena_ =
+        std::max(job.forward_arena_, GenerationBytes(program, forward.key, tape_bytes));
+    return job;
+  }
+
+  Components With(int64_t step_arena) const {
+    Components bytes = static_;
+    bytes.arena = ArenaBytes(static_, std::max(step_arena, forward_arena_), machine_);
+    return bytes;
+  }
+
+ private:
+  Machine machine_;
+  Components static_;  // Without the arena.
+  int64_t forward_arena_ = 0;
+};
+
+Prediction PredictionOf(const LoweredPlan& lowered, const JobBytes& job, double keep_seconds) {
+  Prediction prediction;
+  prediction.plan = lowered.plan;
+  prediction.bytes = job.With(lowered.arena_bytes);
+  prediction.bytes.host += lowered.host_bytes;
+  prediction.peak = lowered.peak;
+  prediction.alignment = prediction.bytes.arena - lowered.peak.total();
+  prediction.relative_work = lowered.seconds / keep_seconds;
+  prediction.seconds = lowered.seconds;
+  prediction.shares = lowered.shares;
+  return prediction;
+}
+
+// "chunk 12.50 %, recompute 30.00 %": what is not kept as it is.
+std::string NameOf(const std::map<Stash, double>& shares) {
+  std::string name;
+  for (const auto& [stash, share] : shares) {
+    if (stash == Stash::kKeep) continue;
+    absl::StrAppendFormat(&name, "%s%s %.2f %%", name.empty() ? "" : ", ", RowOf(stash).name,
+                          100.0 * share);
+  }
+  return name.empty() ? "keep, in loops" : name;
+}
+
+// What is known of a job's plans, as predictions.
+class PlanPredictor {
+ public:
+  PlanPredictor(const PlanFacts& facts, const JobBytes& job, int layers)
+      : facts_(facts), job_(job), layers_(layers) {}
+
+  void Add(const Mix& mix) {
+    if (!added_.insert(mix).second) return;
+    const MixPrice price = facts_.space.Price(mix);
+    Prediction& prediction = predictions_.emplace_back();
+    prediction.plan = facts_.space.PlanOf(mix);
+    prediction.bytes = job_.With(price.arena_bytes);
+    prediction.peak = facts_.space.PeakOf(mix);
+    prediction.alignment = prediction.bytes.arena - prediction.peak.total();
+    prediction.relative_work = price.seconds / facts_.keep_seconds;
+    prediction.seconds = price.seconds;
+    prediction.shares = facts_.space.SharesOf(mix);
+    const std::optional<int> recomputed = facts_.space.RecomputedLayers(mix);
+    prediction.plan.name =
+        recomputed.has_value() ? RecomputeName(*recomputed, layers_) : NameOf(prediction.shares);
+  }
+
+  void AddRecomputePlans() {
+    for (int k = 0; k <= layers_; ++k) Add(facts_.space.RecomputeMix(k));
+  }
+
+  // The frontier, where a plan with more bytes is always faster: evaluation may need the more
+  // arena.
+  void AddFrontier(size_t most, const std::vector<int64_t>& limits) {
+    std::vector<std::pair<int64_t, const Mix*>> mixes;  // By falling bytes.
+    for (const FrontierPoint& point : facts_.frontier) {
+      const int64_t bytes = job_.With(point.price.arena_bytes).total();
+      if (mixes.empty() || bytes < mixes.back().first) mixes.push_back({bytes, &point.mix});
+    }
+    const auto add_within = [&](int64_t limit) {
+      for (const auto& [bytes, mix] : mixes) {
+        if (bytes <= limit) return Add(*mix);
+      }
+    };
+    for (int64_t limit : limits) add_within(limit);
+    const int64_t largest = mixes.front().first, smallest = mixes.back().first;
+    const int64_t steps = static_cast<int64_t>(most) - 1;
+    for (int64_t i = 0; i <= steps; ++i)
+      add_within(smallest + (largest - smallest) / std::max<int64_t>(steps, 1) * i);
+  }
+
+  // Of the plans that were lowered in full those that take no more than `host_bytes` of the host
+  // for their stashes, and that nothing beats.
+  void AddLowered(int64_t host_bytes) {
+    for (size_t i = 0; i < facts_.lowered.size(); ++i) {
+      const LoweredPlan& lowered = facts_.lowered[i];
+      if (lowered.host_bytes > host_bytes) continue;
+      Prediction prediction = PredictionOf(lowered, job_, facts_.keep_seconds);
+      const auto beats = [&](const Prediction& other) {
+        return other.bytes.total() <= prediction.bytes.total() &&
+               other.relative_work <= prediction.relative_work &&
+               other.bytes.host <= prediction.bytes.host;
+      };
+      const bool beaten = std::any_of(predictions_.begin(), predictions_.end(), beats);
+      if (!beaten || i < facts_.recompute_plans) predictions_.push_back(std::move(prediction));
+    }
+  }
+
+  std::vector<Prediction> Take() {
+    std::stable_sort(predictions_.begin(), predictions_.end(),
+                     [](const Prediction& a, const Prediction& b) {
+                       return std::pair(a.relative_work, a.bytes.total()) <
+                              std::pair(b.relative_work, b.bytes.total());
+                     });
+    return std::move(predictions_);
+  }
+
+ private:
+  const PlanFacts& facts_;
+  const JobBytes& job_;
+  const int layers_;
+  std::set<Mix> added_;
+  std::vector<Prediction> predictions_;
+};
+
+}  // namespace
+
+absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
+                                   const PredictOptions& options) {
+  ASSIGN_OR_RETURN(const Tape keep, Lower(program, RecomputePlan(program, 0), options.lower));
+  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
+  ASSIGN_OR_RETURN(const LoweredPlan lowered, LowerPlan(program, plan, options.lower));
+  return PredictionOf(lowered, job, SecondsOf(keep, options.lower.machine));
+}
+
+absl::StatusOr<std::vector<Prediction>> PredictPlans(const Program& program,
+                                                     const PredictOptions& options,
+                                                     const PlanList& list) {
+  const FormsAllowed allowed = {.fidelity = list.fidelity, .on_host = list.host_bytes > 0};
+  ASSIGN_OR_RETURN(const std::shared_ptr<const PlanFacts> facts,
+                   PlanFactsOf(program, options.lower, allowed));
+  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
+  PlanPredictor predictor(*facts, job, static_cast<int>(program.config.layers));
+  if (!facts->frontier.empty()) {
+    if (list.recompute_plans) predictor.AddRecomputePlans();
+    predictor.AddFrontier(list.most_mixes, list.limits);
+  }
+  predictor.AddLowered(list.host_bytes);
+  return predictor.Take();
+}
+
+absl::Status Verify(const Program& program, const Prediction& prediction,
+                    const PredictOptions& options) {
+  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
+  ASSIGN_OR_RETURN(const Tape tape, Lower(program, prediction.plan, options.lower));
+  const int64_t lowered = job.With(tape.arena_bytes).total();
+  if (lowered == prediction.bytes.total()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("plan ", prediction.plan.name, " was priced at ",
+                                          prediction.bytes.total(), " bytes and takes ", lowered));
+}
+
+int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes) {
+  int fastest = -1;
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    if (predictions[i].bytes.total() > budget_bytes) continue;
+    if (fastest < 0 ||
+        predictions[i].relative_work < predictions[static_cast<size_t>(fastest)].relative_work)
+      fastest = static_cast<int>(i);
+  }
+  return fastest;
+}
+
+}  // namespace snug::program
