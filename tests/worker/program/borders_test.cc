@@ -250,6 +250,34 @@ Program Stages() {
 
 TEST(BordersTest, StagesWhoseRowsChange) { ExpectLowers(Stages(), 10); }
 
+// Spatial reduction (PVT: Wang et al. 2021, equation 2): queries of every row attend to keys and
+// values of pairs of rows, reduced to one each.
+Program SpatialReduction(bool lora) {
+  Forms forms(lora);
+  std::vector<int> x = forms.Embedding();
+  const ModelConfig& m = forms.config();
+  const int64_t kv = m.kv_heads * m.head_width;
+  for (int layer = 0; layer < 3; ++layer) {
+    BlockBuilder b = forms.Block("block", kAdapted);
+    int y = b.Input(m.width);
+    const int h = b.RmsNorm(y, "norm1", "norm1.weight");
+    const int q = b.Linear(h, {"self_attn.q_proj", {{"q_proj", m.heads * m.head_width}}});
+    const int pairs = b.MergeRows(h, 2, Rows::kMerged1, "pairs");
+    const int reduced =
+        b.RmsNorm(b.Linear(pairs, {"sr", {{"sr", m.width}}}), "norm", "norm.weight");
+    const auto keys = b.Linears(
+        reduced, {{"self_attn.k_proj", {{"k_proj", kv}}}, {"self_attn.v_proj", {{"v", kv}}}});
+    const int o = b.Attention(q, keys[0], keys[1], {.causal = false});
+    y = b.Add(y, b.Linear(o, {"self_attn.o_proj", {{"o_proj", m.width}}}), "residual");
+    b.Output(b.Add(y, Mlp(b, b.RmsNorm(y, "norm2", "norm2.weight"), m), "output"));
+    x = forms.Add(b, layer, x);
+  }
+  return forms.Head(x);
+}
+
+TEST(BordersTest, SpatialReduction) { ExpectLowers(SpatialReduction(false), 16); }
+TEST(BordersTest, SpatialReductionWithAdapters) { ExpectLowers(SpatialReduction(true), 17); }
+
 // The head sees the trained rows alone.
 Program Selected(bool pooler) {
   Forms forms(/*lora=*/false);

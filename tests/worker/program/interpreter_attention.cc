@@ -29,8 +29,10 @@ double CapSlope(double softcap, double x) {
 std::vector<Interpreter::Attended> Interpreter::AttendedOf(const Instruction& line) const {
   const OpAttributes& a = line.op->attributes;
   if (a.order.side > 0) return PartsOfWindows(a.order, batch_->document_lengths.size());
-  const std::vector<int> queries = batch_->documents(a.query_rows);
+  std::vector<int> queries = batch_->documents(a.query_rows);
   const std::vector<int> keys = batch_->documents(a.key_rows);
+  if (keys.size() < queries.size())  // Rows that are merged are one document.
+    queries = {std::accumulate(queries.begin(), queries.end(), 0)};
   std::vector<Attended> all;
   Attended at = {};
   for (size_t d = 0; d < queries.size(); ++d) {

@@ -12,14 +12,14 @@ namespace snug::program {
 namespace {
 
 // How the layers that a plan changes are kept.
-struct Way {
+struct LayerWay {
   std::string name;
   bool recompute = false;      // All but what a layer is handed,
   Stash stash = Stash::kKeep;  // which, or all, is kept so,
   bool chunk = false;          // and what can be is in loops.
 };
 
-Recipe RecipeOf(const BlockType& type, const std::vector<bool>& chunked, const Way& way) {
+Recipe RecipeOf(const BlockType& type, const std::vector<bool>& chunked, const LayerWay& way) {
   Recipe recipe(type.values.size(), way.stash);
   if (way.recompute) {
     recipe = RecomputeRecipe(type);
@@ -33,7 +33,7 @@ Recipe RecipeOf(const BlockType& type, const std::vector<bool>& chunked, const W
 
 // Of the first `changed` layers: their stashes live the longest.
 Plan PlanWith(const Program& program, int changed, const std::vector<std::vector<bool>>& chunked,
-              const Way& way) {
+              const LayerWay& way) {
   Plan plan;
   std::map<std::pair<int, bool>, int> index;  // By block type.
   for (const Block& block : program.blocks) {
@@ -43,15 +43,15 @@ Plan PlanWith(const Program& program, int changed, const std::vector<std::vector
     const auto [it, inserted] =
         index.try_emplace({block.type, other}, static_cast<int>(plan.recipes.size()));
     if (inserted)
-      plan.recipes.push_back(RecipeOf(program.types[t], chunked[t], other ? way : Way()));
+      plan.recipes.push_back(RecipeOf(program.types[t], chunked[t], other ? way : LayerWay()));
     plan.layer_recipe.push_back(it->second);
   }
   return plan;
 }
 
-std::vector<Way> WaysOf(const Program& program, const FormsAllowed& allowed) {
+std::vector<LayerWay> WaysOf(const Program& program, const FormsAllowed& allowed) {
   const bool chain = IsChain(program);
-  std::vector<Way> ways;
+  std::vector<LayerWay> ways;
   if (!chain) {
     ways.push_back({.name = "chunk", .chunk = true});
     ways.push_back({.name = "recompute and chunk", .recompute = true, .chunk = true});
@@ -84,7 +84,7 @@ std::vector<Plan> FormPlans(const Program& program, const FormsAllowed& allowed)
   std::set<int> counts;
   for (int quarter = 1; quarter <= 4; ++quarter) counts.insert((layers * quarter + 3) / 4);
   std::vector<Plan> plans;
-  for (const Way& way : WaysOf(program, allowed)) {
+  for (const LayerWay& way : WaysOf(program, allowed)) {
     for (int changed : counts) {
       plans.push_back(PlanWith(program, changed, chunked, way));
       plans.back().name = absl::StrCat(way.name, " ", changed, " of ", layers);
