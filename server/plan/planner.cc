@@ -127,17 +127,17 @@ absl::StatusOr<std::vector<program::Prediction>> Predictions(const program::Prog
   return std::vector<program::Prediction>{std::move(prediction)};
 }
 
-// The optimizer reads gradients, moments and masters, zeroes the first and writes the others: once
-// a step, at the speed of memory, or of the bus to where they lie. Trained values in the compute
-// dtype are of little weight beside.
+// The optimizer reads gradients, moments and masters, and writes the last two: once a step, at the
+// speed of memory, or of the bus to where they lie. Trained values in the compute dtype are of
+// little weight beside.
 double OptimizerSeconds(const program::Program& program, const program::PredictOptions& options) {
   const program::Components bytes = program::StaticComponents(
       program, options.lower.key, options.lower.machine, options.context_bytes);
   const program::Machine& machine = options.lower.machine;
-  const auto on_device = static_cast<double>(bytes.gradients + bytes.optimizer);
   const auto on_host = static_cast<double>(bytes.host);
+  const double moments = static_cast<double>(bytes.optimizer) + (machine.cpu ? on_host : 0.0);
   program::Work work;
-  work[program::Limit::kPasses] = 2.0 * (on_device + (machine.cpu ? on_host : 0.0));
+  work[program::Limit::kPasses] = static_cast<double>(bytes.gradients) + 2.0 * moments;
   work[program::Limit::kCopies] = machine.cpu ? 0.0 : 2.0 * on_host;
   return program::SecondsOf(work, machine.rates);
 }

@@ -120,6 +120,7 @@ absl::Status Executor::RunLoop(Frame& frame, size_t t) {
   const int64_t rows = frame.batch.Of(loop.rows);
   frame.loop = &loop;
   frame.loop_line = t;
+  if (rows == 0) RETURN_IF_ERROR(BeginGradients(frame, t));
   for (int64_t first = 0; first < rows; first += loop.rows_of_pass) {
     frame.pass = {.first_row = first,
                   .rows = std::min(loop.rows_of_pass, rows - first),
@@ -128,6 +129,19 @@ absl::Status Executor::RunLoop(Frame& frame, size_t t) {
       RETURN_IF_ERROR(RunWithSlots(frame, t + static_cast<size_t>(i)));
   }
   frame.loop = nullptr;
+  return absl::OkStatus();
+}
+
+absl::Status Executor::BeginGradients(Frame& frame, size_t t) {
+  frame.pass = {};
+  for (int32_t i = 1; i <= frame.loop->lines; ++i) {
+    const Instruction& line = frame.tape.instructions[t + static_cast<size_t>(i)];
+    if (line.begins == 0) continue;
+    RETURN_IF_ERROR(CatchTorch([&] {
+      const OpRun run = Bind(frame, line);
+      for (size_t p = 0; p < run.parameters.size(); ++p) run.BeginGradient(p);
+    }));
+  }
   return absl::OkStatus();
 }
 
@@ -187,10 +201,6 @@ absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
       return CatchTorch([&] { device_.Wait(line.event, line.stream); });
     case Instruction::Kind::kLoop:
       return absl::OkStatus();  // RunLoop runs its body.
-    case Instruction::Kind::kZero: {
-      const int32_t slot = line.operands.out[0].slot;
-      return FillMemory(device_, at(slot), 0, frame.tape.slots[static_cast<size_t>(slot)].bytes);
-    }
     case Instruction::Kind::kUpdate:
       if (!frame.update) return absl::InternalError("a gradient is released, and nobody takes it");
       return frame.update(line.parameters[0],
@@ -200,7 +210,7 @@ absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
 }
 
 absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
-  const OpRun run = Bind(frame, line);
+  OpRun run = Bind(frame, line);
   if (GivesNothing(run, line)) return absl::OkStatus();
   const OpFunctions& functions = (*functions_)[static_cast<size_t>(line.op->code)];
   const auto function =
@@ -213,6 +223,10 @@ absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
   return CatchTorch([&] {
     OpenedSlice opened(device_.allocator(), slice);
     const auto start = std::chrono::steady_clock::now();
+    if (run.d_out[0] && run.d_out[0].rows == 0) {  // No product of no rows writes anything.
+      for (size_t i = 0; i < run.parameters.size(); ++i) run.BeginGradient(i);
+      run.begins = 0;
+    }
     function(run);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     WorkspaceUse& use = workspace_use_[t];
@@ -225,12 +239,23 @@ View Executor::GradientAt(int32_t parameter, char* slot) const {
   return {slot, value.rows, value.width, program::DType::kF32};
 }
 
+uint8_t Executor::Begun(const Frame& frame, const Instruction& line) {
+  if (frame.loop != nullptr && frame.pass.first_row > 0) return 0;
+  uint8_t begun = line.begins;
+  for (size_t i = 0; i < line.gradients.size() && frame.scalars.accumulate; ++i) {
+    // Of a released gradient a step has one micro-batch.
+    if (line.gradients[i] == kNoSlot) begun &= static_cast<uint8_t>(~(1u << i));
+  }
+  return begun;
+}
+
 OpRun Executor::Bind(const Frame& frame, const Instruction& line) const {
   OpRun run;
   run.op = line.op;
   run.block = line.block;
   run.op_index = line.op_index;
   run.accumulate = line.accumulate;
+  run.begins = Begun(frame, line);
   run.batch = &frame.batch;
   run.scalars = frame.scalars;
   run.device = &device_;

@@ -39,9 +39,10 @@ class Executor {
   // Another table of functions, for tests that plant a mistake in an op.
   void UseFunctions(const OpFunctionTable& functions) { functions_ = &functions; }
 
-  // Runs the tape on one micro-batch that its key covers. Training: gradients are added into the
-  // parameters', or, where the tape releases them, given to `update`. Returns the loss, times
-  // scalars.loss_scale.
+  // Runs the tape on one micro-batch that its key covers. Training: gradients become the
+  // parameters', or are added to these (scalars.accumulate), or, where the tape releases them, are
+  // given to `update`; those that no line of the tape gives stay as they are. Returns the loss,
+  // times scalars.loss_scale.
   absl::StatusOr<double> Run(const program::Tape& tape, SlotMemory& memory, const Batch& batch,
                              const StepScalars& scalars, const UpdateFunction& update = {});
 
@@ -80,6 +81,10 @@ class Executor {
   // Of the parameter's shape, in a slot of the tape.
   View GradientAt(int32_t parameter, char* slot) const;
   OpRun Bind(const Frame& frame, const program::Instruction& line) const;
+  // Which gradients of parameters the line begins in this pass.
+  static uint8_t Begun(const Frame& frame, const program::Instruction& line);
+  // Gradients that begin in a loop's body, where there are no rows to run it over.
+  absl::Status BeginGradients(Frame& frame, size_t t);
   // Whether all streams in fixed point stayed within their room.
   absl::Status CheckStreams(const Batch& batch);
   // Adds up what the head found of the trained tokens; gives their weighted losses.

@@ -14,4 +14,8 @@ void OpRun::Zero(const View& view) const {
   if (view.bytes() > 0) device->Zero(view.data, view.bytes(), stream_number);
 }
 
+void OpRun::BeginGradient(size_t i) const {
+  if (!adds_to_parameter(i)) Zero(parameters[i].gradient);
+}
+
 }  // namespace snug::execute

@@ -26,8 +26,9 @@ struct OpRun {
   std::array<View, program::kMaxOutputs> out;
   std::array<View, program::kMaxOutputs> d_out;
   std::array<View, program::kMaxInputs> d_in;
-  int64_t first_row = 0;  // In a loop: of all rows, the first of this pass.
+  int64_t first_row = 0;   // In a loop: of all rows, the first of this pass.
   uint8_t accumulate = 0;  // Bit i: d_in[i] is added into what is there.
+  uint8_t begins = 0;      // Bit i: the gradient of parameter i is not: nothing of use is there.
   std::array<ParameterView, kMaxParameters> parameters;
   const Batch* batch = nullptr;
   StepScalars scalars;
@@ -35,6 +36,9 @@ struct OpRun {
   int stream_number = 0;
 
   bool adds(int input) const { return (accumulate >> input & 1) != 0; }
+  bool adds_to_parameter(size_t i) const { return (begins >> i & 1) == 0; }
+  // Zeros where the gradient of parameter i begins: for what can only add.
+  void BeginGradient(size_t i) const;
   // What kernels are called with: null on the CPU.
   kernels::Stream stream() const;
   // On the run's stream.

@@ -125,6 +125,7 @@ struct StepScalars {
   uint64_t seed = 0;
   int64_t step = 0;            // Optimizer step, from 0.
   int64_t micro_batch = 0;     // Within it.
+  bool accumulate = false;     // Gradients are added to those of the micro-batches before.
   bool dropout = true;         // Not in evaluation.
   double neftune_alpha = 0.0;  // Of the noise on the embeddings; 0: none.
 };

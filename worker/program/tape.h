@@ -97,13 +97,14 @@ struct LoopHead {
 };
 
 struct Instruction {
-  // kZero fills out[0]; kUpdate gives in[0], the gradient of parameters[0], to the optimizer.
-  enum class Kind : uint8_t { kRun, kCopy, kRecord, kWait, kLoop, kZero, kUpdate };
+  // kUpdate gives in[0], the gradient of parameters[0], to the optimizer.
+  enum class Kind : uint8_t { kRun, kCopy, kRecord, kWait, kLoop, kUpdate };
   Kind kind = Kind::kRun;
   Direction direction = Direction::kForward;
   bool recomputed = false;  // A forward run again in backward.
   uint8_t stream = kComputeStream;
   uint8_t accumulate = 0;  // Bit i: the gradient of input i is added into what its slot holds.
+  uint8_t begins = 0;      // Bit i: the gradient of parameter i begins here; later lines add to it.
   int16_t event = -1;      // kRecord, kWait: of the tape's, which may be recorded again.
   const Op* op = nullptr;  // What runs, with its attributes; kCopy: none.
   int32_t block = 0;       // Of the program: the op's place, by which messages name it

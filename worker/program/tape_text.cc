@@ -44,8 +44,6 @@ const char* ActionOf(const Instruction& line) {
       return "wait";
     case Instruction::Kind::kLoop:
       return "loop";
-    case Instruction::Kind::kZero:
-      return "zero";
     case Instruction::Kind::kUpdate:
       return "update";
   }

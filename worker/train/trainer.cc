@@ -266,6 +266,7 @@ absl::StatusOr<TokenMetrics> Trainer::RunMicroBatches(const program::Tape& tape,
       sums->Add(found);
     }
     ++scalars.micro_batch;
+    scalars.accumulate = true;
   }
   const auto trained = static_cast<double>(std::max<int64_t>(tokens.trained, 1));
   metrics.mean_token_accuracy = static_cast<double>(tokens.correct) / trained;
@@ -289,7 +290,6 @@ absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
     result.samples += key.documents;
     for (const int64_t row : rows) result.tokens += dataset_->source_tokens(row);
   }
-  RETURN_IF_ERROR(parameters_->ZeroGradients());
   ASSIGN_OR_RETURN(static_cast<TokenMetrics&>(result),
                    RunMicroBatches(lowered_.step, batches, /*sums=*/nullptr));
   ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->GradientNorm());

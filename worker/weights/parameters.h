@@ -72,13 +72,13 @@ class Parameters {
   int64_t mapped_bytes() const { return mapped_bytes_; }
   ParameterBytes held(const program::Program& program) const;
 
-  absl::Status ZeroGradients() const;
-
   // Forgets the trained parameters and fills them from `index`, where each must be: an adapter's
   // file or a whole model's. For verifying an export.
   absl::Status ReadTrained(const program::Program& program, const program::TensorIndex& index);
 
  private:
+  // Once: those that no backward gives, as of a pooler that nobody reads, stay zeros.
+  absl::Status ZeroGradients() const;
   explicit Parameters(execute::Device& device) : device_(&device) {}
 
   // Where each frozen parameter that no file has as it is needed lies in the shared file.

@@ -141,7 +141,6 @@ struct Model {
 
   absl::Status Step(int64_t number) {
     const double begin = Clock(CLOCK_MONOTONIC), cpu_begin = Clock(CLOCK_PROCESS_CPUTIME_ID);
-    RETURN_IF_ERROR(weights.ZeroGradients());
     ASSIGN_OR_RETURN(loss, executor->Run(tape, arena, batch.batch(),
                                          {.loss_scale = 1.0 / static_cast<double>(key.tokens)}));
     const double end = Clock(CLOCK_MONOTONIC), cpu_end = Clock(CLOCK_PROCESS_CPUTIME_ID);

@@ -68,7 +68,6 @@ class LivesOfTape {
     return table;
   }
   std::vector<float> Results() {
-    run_.ZeroGradients();
     spoiler.calls = 0;
     const auto loss = run_.Run(tape_, memory_, executor_);
     spoiler.call = -1;

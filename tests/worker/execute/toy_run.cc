@@ -131,18 +131,19 @@ program::Tape ToyRun::Lower(const program::Plan& plan, bool training) const {
 
 absl::StatusOr<double> ToyRun::Run(const program::Tape& tape, SlotMemory& memory,
                                    Executor& executor) {
-  ZeroGradients();
-  return RunMicroBatch(tape, memory, executor);
+  SpoilGradients(tape);
+  return RunMicroBatch(tape, memory, executor, /*accumulate=*/false);
 }
 
 absl::StatusOr<double> ToyRun::RunMicroBatch(const program::Tape& tape, SlotMemory& memory,
-                                             Executor& executor) {
+                                             Executor& executor, bool accumulate) {
   // What is released is kept here, so that it can be compared.
   const auto keep = [this](int32_t parameter, const View& gradient) {
     OwnedMatrix& kept = gradients_[static_cast<size_t>(parameter)];
     return CopyMemory(TestDevice(), gradient.data, gradient.bytes(), kept.bytes.data());
   };
-  const StepScalars scalars = {.loss_scale = 1.0 / 16, .seed = 3, .step = step_};
+  const StepScalars scalars = {
+      .loss_scale = 1.0 / 16, .seed = 3, .step = step_, .accumulate = accumulate};
   return executor.Run(tape, memory, batch_, scalars, keep);
 }
 
@@ -153,13 +154,21 @@ absl::StatusOr<double> ToyRun::RunInArena(const program::Tape& tape, Device& dev
   Executor executor(views_, device);
   absl::StatusOr<double> loss = Run(tape, *memory, executor);
   for (int i = 1; i < micro_batches && loss.ok(); ++i)
-    loss = RunMicroBatch(tape, *memory, executor);
+    loss = RunMicroBatch(tape, *memory, executor, /*accumulate=*/true);
   return loss;
 }
 
-void ToyRun::ZeroGradients() {
+void ToyRun::SpoilGradients(const program::Tape& tape) {
+  constexpr char kNan = '\xFF';  // Of every byte.
   for (OwnedMatrix& gradient : gradients_)
     std::fill(gradient.bytes.begin(), gradient.bytes.end(), 0);
+  for (const program::Instruction& line : tape.instructions) {
+    for (size_t i = 0; i < line.parameters.size(); ++i) {
+      if ((line.begins >> i & 1) == 0) continue;
+      std::vector<char>& bytes = gradients_[static_cast<size_t>(line.parameters[i])].bytes;
+      std::fill(bytes.begin(), bytes.end(), kNan);
+    }
+  }
 }
 
 std::vector<float> ToyRun::Gradients() const {

@@ -44,7 +44,6 @@ class ToyRun {
   // Of the runs from here on: other random draws.
   void UseStep(int64_t step) { step_ = step; }
 
-  void ZeroGradients();
   // All of them, one behind another.
   std::vector<float> Gradients() const;
 
@@ -53,9 +52,10 @@ class ToyRun {
   const Batch& batch() const { return batch_; }
 
  private:
-  // Adds to the gradients.
   absl::StatusOr<double> RunMicroBatch(const program::Tape& tape, SlotMemory& memory,
-                                       Executor& executor);
+                                       Executor& executor, bool accumulate);
+  // What nobody may add to: NaN, where the tape begins a gradient; zeros where it gives none.
+  void SpoilGradients(const program::Tape& tape);
   void FillBatch(std::mt19937& random);
   // Where the model reads sources: each document's is of another length than it.
   void FillSources(std::mt19937& random);

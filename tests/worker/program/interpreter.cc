@@ -89,7 +89,7 @@ double Interpreter::Run(const Tape& tape, const ToyBatch& batch) {
   host_.assign(static_cast<size_t>(tape.host_bytes / kToyElement),
                std::numeric_limits<double>::quiet_NaN());
   coded_.clear();
-  for (auto& gradient : gradients_) std::fill(gradient.begin(), gradient.end(), 0.0);
+  SpoilGradients(tape);
   for (size_t t = 0; t < tape.instructions.size(); ++t) {
     RunLine(t);
     if (tape.instructions[t].kind != Instruction::Kind::kLoop) continue;
@@ -108,8 +108,8 @@ void Interpreter::RunLine(size_t t) {
     Copy(line);
   } else if (line.kind == Instruction::Kind::kRecord || line.kind == Instruction::Kind::kWait) {
     copies_.Order(line);
-  } else if (line.kind == Instruction::Kind::kZero || line.kind == Instruction::Kind::kUpdate) {
-    ZeroOrUpdate(line);
+  } else if (line.kind == Instruction::Kind::kUpdate) {
+    Update(line);
   } else if (line.op->code == OpCode::kQuantize || line.op->code == OpCode::kDequantize ||
              line.op->code == OpCode::kSampleRows) {
     Form(line);
@@ -122,6 +122,7 @@ void Interpreter::RunLine(size_t t) {
   } else if (line.direction == Direction::kForward || line.op->code == OpCode::kAdd) {
     Forward(line, *line.op);
   } else {
+    BeginGradients(line);
     Backward(line, *line.op);
   }
   PoisonAround(static_cast<int32_t>(t), /*before=*/false);

@@ -115,7 +115,11 @@ class Interpreter {
   const std::vector<double>& Weight(size_t i) const;
   double* Gradient(size_t i);
   double* InSlot(int32_t slot);
-  void ZeroOrUpdate(const Instruction& line);
+  void Update(const Instruction& line);
+  // NaN, where the tape begins a gradient of a parameter; zeros where it gives none.
+  void SpoilGradients(const Tape& tape);
+  // Those of the line: zeros.
+  void BeginGradients(const Instruction& line);
   // A form of a value, or a value of its form. What an op quantises comes back bit by bit here: a
   // plan's order is at stake, not the codes.
   void Form(const Instruction& line);

@@ -39,22 +39,23 @@ void AffineBackward(const OpRun& run) {
   const View dbeta = BetaOf(run).gradient;
   const int64_t sums_asked_for = (dgamma ? 1 : 0) + (dbeta ? 1 : 0);
   const StreamScratch sums(run, sums_asked_for * kernels::ColumnSumsWorkspace(vectors, width));
-  Check("AffineBackward", kernels::AffineBackward({.dz = dz.data,
-                                                   .gamma = gamma.data,
-                                                   .xhat = run.in[0].data,
-                                                   .dxhat = run.d_in[0].data,
-                                                   .dgamma = dgamma.as<float>(),
-                                                   .N = vectors,
-                                                   .C = width,
-                                                   .dz_stride = width,
-                                                   .xhat_stride = width,
-                                                   .dxhat_stride = width,
-                                                   .dtype = KernelType(dz),
-                                                   .gamma_dtype = KernelType(gamma),
-                                                   .accumulate = true,
-                                                   .workspace = sums.data(),
-                                                   .dbeta = dbeta.as<float>()},
-                                                  run.stream()));
+  Check("AffineBackward",
+        kernels::AffineBackward({.dz = dz.data,
+                                 .gamma = gamma.data,
+                                 .xhat = run.in[0].data,
+                                 .dxhat = run.d_in[0].data,
+                                 .dgamma = dgamma.as<float>(),
+                                 .N = vectors,
+                                 .C = width,
+                                 .dz_stride = width,
+                                 .xhat_stride = width,
+                                 .dxhat_stride = width,
+                                 .dtype = KernelType(dz),
+                                 .gamma_dtype = KernelType(gamma),
+                                 .accumulate = run.adds_to_parameter(dgamma ? 0 : 1),
+                                 .workspace = sums.data(),
+                                 .dbeta = dbeta.as<float>()},
+                                run.stream()));
 }
 
 }  // namespace snug::execute

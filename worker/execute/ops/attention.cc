@@ -174,6 +174,7 @@ void AttentionForward(const OpRun& run) {
 }
 
 void AttentionBackward(const OpRun& run) {
+  run.BeginGradient(0);
   const KeysOfTheirOwn own_keys(run);
   const DistanceBiases biases(run);
   const WindowDocuments windows(run);

@@ -74,6 +74,7 @@ void EmbeddingForward(const OpRun& run) {
 
 void EmbeddingBackward(const OpRun& run) {
   const View &dx = run.d_out[0], &gradient = run.parameters[0].gradient;
+  run.BeginGradient(0);
   const StreamScratch ranks(run, kernels::EmbeddingWorkspace(dx.rows));
   Check("EmbeddingBackward", kernels::EmbeddingBackward({.ids = IdsOf(run),
                                                          .dy = dx.data,

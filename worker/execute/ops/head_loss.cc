@@ -113,16 +113,22 @@ void Logits(const OpRun& run, const View& rows, const View& za, const View& logi
   SumOfProducts(run, logits, {base, adapter}, /*add=*/bias);
 }
 
-// dza = scale dlogits B, dB += scale dlogits^T za, in fp32: by parts of the logits where these are
-// not.
-void AdapterGradients(const OpRun& run, const View& za, const View& dlogits, const View& dza) {
+// Whether what the gradient of parameter i holds when the chunk comes is a part of it.
+bool AddsAt(const OpRun& run, const Chunk& chunk, size_t i) {
+  return chunk.first > 0 || run.adds_to_parameter(i);
+}
+
+// dza = scale dlogits B, dB (+)= scale dlogits^T za, in fp32: by parts of the logits where these
+// are not.
+void AdapterGradients(const OpRun& run, const Chunk& chunk, const View& za, const View& dlogits,
+                      const View& dza) {
   const double scale = run.op->attributes.scale;
   const Matrix all = dlogits, b = run.parameters[1].value, db = run.parameters[1].gradient;
   const auto add = [&](const Part& part, const Matrix& d) {
     SumProduct(run, dza.Rows(part.row, part.rows), {d, b.Rows(part.column, part.columns), scale},
                part.column > 0);
     SumProduct(run, db.Rows(part.column, part.columns),
-               {d.t(), za.Rows(part.row, part.rows), scale}, /*add=*/true);
+               {d.t(), za.Rows(part.row, part.rows), scale}, part.row > 0 || AddsAt(run, chunk, 1));
   };
   if (dlogits.dtype == program::DType::kF32) return add({0, 0, all.rows, all.columns}, all);
   ForEachPart(run, all.rows, all.columns, [&](const Part& part, const View& piece) {
@@ -160,7 +166,7 @@ class ChunkOfAdapter {
   }
   void Backward(const Chunk& chunk, const View& za, const View& dlogits) const {
     const View dza = dza_.First(chunk.rows);
-    AdapterGradients(run_, za, dlogits, dza);
+    AdapterGradients(run_, chunk, za, dlogits, dza);
     if (run_.op->attributes.selected)
       return run_.Copy(run_.d_in[1].Rows(chunk.first, chunk.rows).data, dza.data, dza.bytes());
     Scatter(run_, dza, IndexOf(run_, chunk), run_.d_in[1]);
@@ -205,6 +211,8 @@ void Run(const OpRun& run, bool gradient) {
   const ChunkOfRows of_z(run, most);
   const Scratch logit_rows(run, most, weight.rows, z.dtype);
   const ChunkOfAdapter adapter(run, most, gradient);
+  for (size_t i = 0; gradient && run.batch->trained == 0 && i < run.parameters.size(); ++i)
+    run.BeginGradient(i);
   for (int64_t first = 0; first < run.batch->trained; first += most) {
     const Chunk chunk{first, std::min(most, run.batch->trained - first)};
     const View rows = of_z.Rows(chunk), logits = logit_rows.First(chunk.rows);
@@ -213,11 +221,12 @@ void Run(const OpRun& run, bool gradient) {
     if (!gradient) KeepLogits(run, chunk, logits);
     Losses(run, chunk, logits, gradient);
     if (!gradient) continue;
-    AddBiasGradient(run, BiasIndex(run), logits);
+    AddBiasGradient(run, BiasIndex(run), logits, /*add=*/chunk.first > 0);
     if (za) adapter.Backward(chunk, za, logits);
     if (run.parameters[0].gradient) {
       const double scale = run.op->attributes.table_scale;
-      Product(run, run.parameters[0].gradient, {Matrix(logits).t(), rows, scale}, /*add=*/true);
+      Product(run, run.parameters[0].gradient, {Matrix(logits).t(), rows, scale},
+              AddsAt(run, chunk, 0));
     }
     if (run.d_in[0]) of_z.Backward(chunk, rows, logits);
   }

@@ -1,5 +1,5 @@
 // y = z W^T (+ b); z (N, in), W (out, in), b (out), y (N, out).
-// Backward: dz (+)= dy W, dW += dy^T z, db += the sum of dy over rows.
+// Backward: dz (+)= dy W, dW (+)= dy^T z, db (+)= the sum of dy over rows.
 // A frozen W may be quantised. dW may be estimated from a sample of z's rows; dz and db are exact.
 #include "worker/execute/ops/bias.h"
 #include "worker/execute/ops/frozen_product.h"
@@ -13,11 +13,12 @@ namespace {
 // From all rows, or estimated from a sample of them.
 void WeightGradient(const OpRun& run) {
   const View &dy = run.d_out[0], &z = run.in[0], &dw = run.parameters[0].gradient;
-  if (!IsSample(z)) return Product(run, dw, {Matrix(dy).t(), z}, /*add=*/true);
+  const bool add = run.adds_to_parameter(0);
+  if (!IsSample(z)) return Product(run, dw, {Matrix(dy).t(), z}, add);
   const Sample sample = SampleIn(z, dw.width);
   const Scratch weighted(run, sample.rows.rows, dy.width, dy.dtype);
   GatherWeighted(run, dy, sample, weighted.view());
-  Product(run, dw, {Matrix(weighted.view()).t(), sample.rows}, /*add=*/true);
+  Product(run, dw, {Matrix(weighted.view()).t(), sample.rows}, add);
 }
 
 }  // namespace

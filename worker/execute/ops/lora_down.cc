@@ -1,6 +1,6 @@
 // za = dropout(z) A^T, fp32; z (N, in) in the compute dtype, A (R, in) fp32, za (N, R). Modules
 // that read the same z share the op: their matrices are stacked for one product, their columns of
-// za lie beside one another. Backward: dz (+)= mask (dza A) / (1 - p), dA += dza^T dropout(z).
+// za lie beside one another. Backward: dz (+)= mask (dza A) / (1 - p), dA (+)= dza^T dropout(z).
 // dA may be estimated from a sample of z's rows.
 // Where z is not fp32 or is dropped from, rows are converted ConvertRows at a time; else the
 // products run on z itself.
@@ -68,18 +68,21 @@ class Stacked {
     }
     return rows_.view();
   }
-  // For the sum of all gradients, which Add then gives to each.
-  View Gradients() const {
-    if (modules_ == 1) return run_.parameters[0].gradient;
-    run_.Zero(rows_.view());
-    return rows_.view();
-  }
-  void Add() const {
+  // For the sum of all gradients, which Give then gives to each.
+  View Gradients() const { return modules_ == 1 ? run_.parameters[0].gradient : rows_.view(); }
+  // Whether what is there is a part of the sum.
+  bool Adds() const { return modules_ == 1 && run_.adds_to_parameter(0); }
+  void Give() const {
     int64_t row = 0;
     for (size_t i = 0; i < modules_ && modules_ > 1; ++i) {
       const View &a = run_.parameters[i].value, &da = run_.parameters[i].gradient;
-      if (da) AddInto(run_, rows_.view().Rows(row, a.rows), da);
+      const View sum = rows_.view().Rows(row, a.rows);
       row += a.rows;
+      if (!da) continue;
+      if (run_.adds_to_parameter(i))
+        AddInto(run_, sum, da);
+      else
+        run_.Copy(da.data, sum.data, sum.bytes());
     }
   }
 
@@ -96,30 +99,31 @@ bool Trains(const OpRun& run) {
   return false;
 }
 
-// da += dza^T dropout(z), of the rows of z that the index names, or of all.
-void AddProduct(const OpRun& run, const View& da, const View& dza, const View& z,
-                const int32_t* index) {
-  if (Plain(run, z.dtype)) return SumProduct(run, da, {Matrix(dza).t(), z}, /*add=*/true);
+// The sum of gradients (+)= dza^T dropout(z), of the rows of z that the index names, or of all.
+void GradientProduct(const OpRun& run, const Stacked& stacked, const View& dza, const View& z,
+                     const int32_t* index) {
+  const View da = stacked.Gradients();
+  if (Plain(run, z.dtype)) return SumProduct(run, da, {Matrix(dza).t(), z}, stacked.Adds());
   ForEachPiece(run, z.rows, z.width, [&](int64_t first, const View& piece) {
     Cast(run, z.Rows(first, piece.rows), piece);
     Drop(run, first, piece, index == nullptr ? nullptr : index + first);
-    SumProduct(run, da, {Matrix(dza.Rows(first, piece.rows)).t(), piece}, /*add=*/true);
+    SumProduct(run, da, {Matrix(dza.Rows(first, piece.rows)).t(), piece},
+               first > 0 || stacked.Adds());
   });
 }
 
 void ParameterGradients(const OpRun& run) {
   const Stacked stacked(run);
-  const View da = stacked.Gradients();
   const View &z = run.in[0], &dza = run.d_out[0];
   if (IsSample(z)) {
     const Sample sample = SampleIn(z, run.parameters[0].value.width);
     const Scratch weighted(run, sample.rows.rows, dza.width, dza.dtype);
     GatherWeighted(run, dza, sample, weighted.view());
-    AddProduct(run, da, weighted.view(), sample.rows, sample.index);
+    GradientProduct(run, stacked, weighted.view(), sample.rows, sample.index);
   } else {
-    AddProduct(run, da, dza, z, nullptr);
+    GradientProduct(run, stacked, dza, z, nullptr);
   }
-  stacked.Add();
+  stacked.Give();
 }
 
 void InputGradient(const OpRun& run) {

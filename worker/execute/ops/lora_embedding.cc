@@ -41,11 +41,11 @@ void AddColumns(const OpRun& run, const View& dza) {
                                           run.stream()));
 }
 
-// Of rows whose dy is given in fp32; their za becomes its own gradient.
-void Gradients(const OpRun& run, const View& dy, const View& za) {
+// Of rows [first, ...), whose dy is given in fp32; their za becomes its own gradient.
+void Gradients(const OpRun& run, int64_t first, const View& dy, const View& za) {
   const double scale = ScaleOf(run);
   const View &b = run.parameters[1].value, &db = run.parameters[1].gradient;
-  SumProduct(run, db, {Matrix(dy).t(), za, scale}, /*add=*/true);
+  SumProduct(run, db, {Matrix(dy).t(), za, scale}, first > 0 || run.adds_to_parameter(1));
   SumProduct(run, za, {dy, b, scale}, /*add=*/false);
 }
 
@@ -64,13 +64,14 @@ void LoraEmbeddingBackward(const OpRun& run) {
   const Scratch za(run, dy.rows, run.parameters[1].value.width, program::DType::kF32);
   GatherColumns(run, za.view());
   if (dy.dtype == program::DType::kF32) {
-    Gradients(run, dy, za.view());
+    Gradients(run, 0, dy, za.view());
   } else {
     ForEachPiece(run, dy.rows, dy.width, [&](int64_t first, const View& piece) {
       Cast(run, dy.Rows(first, piece.rows), piece);
-      Gradients(run, piece, za.view().Rows(first, piece.rows));
+      Gradients(run, first, piece, za.view().Rows(first, piece.rows));
     });
   }
+  run.BeginGradient(0);
   AddColumns(run, za.view());
 }
 

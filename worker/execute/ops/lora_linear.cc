@@ -1,7 +1,7 @@
 // y = z W^T (+ b) + scale za B^T; z (N, in) and W (out, in) in the compute dtype, za (N, R) and B
 // (out, R) fp32; za may be columns of a wider value, which several modules share. In bf16 all is
 // summed in fp32 and y rounded once; PEFT rounds the base's share by itself.
-// Backward: dz (+)= dy W, dza = scale dy B, dB += scale dy^T za.
+// Backward: dz (+)= dy W, dza = scale dy B, dB (+)= scale dy^T za.
 // W may be quantised; its share is then rounded by itself.
 #include "worker/execute/ops/bias.h"
 #include "worker/execute/ops/frozen_product.h"
@@ -26,7 +26,7 @@ void AdapterGradients(const OpRun& run, int64_t first, const View& dy) {
   if (run.parameters[1].gradient) {
     SumProduct(run, run.parameters[1].gradient,
                {Matrix(dy).t(), OwnColumns(run, run.in[1].Rows(first, dy.rows)), scale},
-               /*add=*/true);
+               first > 0 || run.adds_to_parameter(1));
   }
 }
 

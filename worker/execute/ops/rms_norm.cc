@@ -48,7 +48,7 @@ void RmsNormBackward(const OpRun& run) {
                                   .gamma_dtype = KernelType(gamma),
                                   .offset = static_cast<float>(run.op->attributes.offset),
                                   .accumulate_dx = run.adds(0),
-                                  .accumulate_dgamma = true,
+                                  .accumulate_dgamma = run.adds_to_parameter(0),
                                   .workspace = sums.data()},
                                  run.stream()));
 }

@@ -64,7 +64,6 @@ void ScriptWriter::RunStepBackward(const Step& step) {
   if (step.loop != kNone) return RunLoopBackward(LoopAt(step.loop));
   if (!NodeAt(step.node).backward) return;
   InvertInput(step.node);
-  BeginGradients(NodeAt(step.node));
   RunBackward(NodeAt(step.node));
   EndGradients(NodeAt(step.node));
 }
@@ -106,10 +105,7 @@ void ScriptWriter::RunBackward(const Node& node) {
     if (output || !TakesFormOf(node, i)) Materialise(value);
   });
   Line line = NewLine(node, Direction::kBackward);
-  ForEachReleased(node, [&](size_t i, int32_t parameter) {
-    line.gradients[i] = parameter_gradient_[Index(parameter)];
-    At(line.gradients[i]).last = Now();
-  });
+  BeginGradients(line, node);
   Operands& operands = line.operands;
   ForEachNeed(node, [&](int32_t value, size_t i, bool output) {
     const bool form = !output && TakesFormOf(node, i);

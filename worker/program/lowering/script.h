@@ -38,7 +38,13 @@ struct Instance {
 struct LineNeeds {
   int64_t workspace_bytes = 0;
   // Instances that it writes first, main output first; kNone behind the last.
-  std::array<int32_t, kMaxInputs> fresh = {kNone, kNone, kNone, kNone};
+  std::array<int32_t, kMaxInputs + kMaxOpParameters> fresh = Nothing();
+
+  static constexpr decltype(fresh) Nothing() {
+    decltype(fresh) none = {};
+    none.fill(kNone);
+    return none;
+  }
 };
 
 struct Script {

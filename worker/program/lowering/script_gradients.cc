@@ -91,42 +91,42 @@ void ScriptWriter::CountWriters() {
     ForEachReleased(node, [this](size_t, int32_t parameter) { ++writers_[Index(parameter)]; });
 }
 
-void ScriptWriter::BeginGradients(const Node& node) {
-  ForEachReleased(node, [&](size_t, int32_t parameter) {
+void ScriptWriter::BeginGradients(Line& line, const Node& node) {
+  for (size_t i = 0; i < node.op->parameters.size(); ++i) {
+    if ((node.wanted.parameters >> i & 1) == 0) continue;
+    if (begun_.emplace(node.parameters[i], node.op->attributes.row).second)
+      line.begins |= static_cast<uint8_t>(1u << i);
+  }
+  ForEachReleased(node, [&](size_t i, int32_t parameter) {
     int32_t& gradient = parameter_gradient_[Index(parameter)];
-    if (gradient != kNone) return;
-    gradient = static_cast<int32_t>(script_.instances.size());
-    const int64_t bytes =
-        program_.parameters[Index(parameter)].elements() * static_cast<int64_t>(sizeof(float));
-    script_.instances.push_back({.bytes = bytes, .birth = Now(), .last = Now()});
-    Line line = ParameterLine(node, Instruction::Kind::kZero, parameter);
-    line.operands.out[0].slot = line.needs.fresh[0] = gradient;
-    Push(line);
+    if (gradient == kNone) {
+      gradient = static_cast<int32_t>(script_.instances.size());
+      const int64_t bytes =
+          program_.parameters[Index(parameter)].elements() * static_cast<int64_t>(sizeof(float));
+      script_.instances.push_back(
+          {.bytes = bytes, .birth = loop_head_ == kNone ? Now() : loop_head_, .last = Now()});
+      *std::find(line.needs.fresh.begin(), line.needs.fresh.end(), kNone) = gradient;
+    }
+    line.gradients[i] = gradient;
+    At(gradient).last = Now();
   });
 }
 
 void ScriptWriter::EndGradients(const Node& node) {
   ForEachReleased(node, [&](size_t, int32_t parameter) {
     if (--writers_[Index(parameter)] > 0) return;
-    Line line = ParameterLine(node, Instruction::Kind::kUpdate, parameter);
+    Line line = NewLine(node, Direction::kBackward);
+    line.kind = Instruction::Kind::kUpdate;
+    line.op = nullptr;
+    line.parameters = {parameter, kNone, kNone};
+    line.wanted = {};
     line.operands.in[0].slot = parameter_gradient_[Index(parameter)];
     At(line.operands.in[0].slot).last = Now();
+    // Read once, and what the optimizer holds of it thrice.
+    const auto elements = static_cast<double>(program_.parameters[Index(parameter)].elements());
+    line.work[Limit::kPasses] = elements * sizeof(float) * 7.0;
     Push(line);
   });
-}
-
-Line ScriptWriter::ParameterLine(const Node& node, Instruction::Kind kind,
-                                 int32_t parameter) const {
-  Line line = NewLine(node, Direction::kBackward);
-  line.kind = kind;
-  line.op = nullptr;
-  line.parameters = {parameter, kNone, kNone};
-  line.wanted = {};
-  const Parameter& released = program_.parameters[Index(parameter)];
-  // Read or written once, and what the optimizer holds of it thrice.
-  line.work[Limit::kPasses] = static_cast<double>(released.elements()) * sizeof(float) *
-                    (kind == Instruction::Kind::kZero ? 1.0 : 7.0);
-  return line;
 }
 
 }  // namespace snug::program

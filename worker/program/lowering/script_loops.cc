@@ -104,7 +104,6 @@ void ScriptWriter::RunLoopBackward(const Loop& loop) {
   for (int32_t value : NeededByLoop(loop)) {
     if (!IsInner(value)) Materialise(value);
   }
-  for (int32_t n : loop.nodes) BeginGradients(NodeAt(n));
   BeginLoop(loop, Direction::kBackward, /*recomputed=*/false);
   for (size_t i = loop.nodes.size(); i-- > 0;) {
     if (NodeAt(loop.nodes[i]).backward) RunBackward(NodeAt(loop.nodes[i]));

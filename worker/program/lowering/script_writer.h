@@ -5,6 +5,7 @@
 #define WORKER_PROGRAM_LOWERING_SCRIPT_WRITER_H_
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -96,7 +97,6 @@ class ScriptWriter {
   bool IsMadeAgain(int32_t value) const;
   bool IsMadeIn(const Loop& loop, int32_t value) const;
 
-  // Gradients of values.
   void WantInputGradient(Line& line, const Node& node, size_t i,
                          std::vector<std::pair<int32_t, int32_t>>& sums);
   // Whether another value's gradient, still to be read, is the same instance: one that was passed
@@ -119,11 +119,10 @@ class ScriptWriter {
         visit(i, node.parameters[i]);
     }
   }
-  // before it, or the loop that it lies in, those that it is the first to add into;
-  void BeginGradients(const Node& node);
-  // behind it those that it was the last to add into.
+  // and behind the node, or the loop that it lies in, those that it was the last to add into.
   void EndGradients(const Node& node);
-  Line ParameterLine(const Node& node, Instruction::Kind kind, int32_t parameter) const;
+  // Where the line adds up the gradients of parameters, and which of them begin there.
+  void BeginGradients(Line& line, const Node& node);
 
   const Program& program_;
   const Graph& graph_;
@@ -141,7 +140,8 @@ class ScriptWriter {
   std::vector<int32_t> gradient_;   // its gradient so far.
   std::vector<int32_t> passed_on_;  // Values whose gradient may be another's as well.
   std::vector<int32_t> writers_;    // By parameter that is released: backwards that will still add,
-  std::vector<int32_t> parameter_gradient_;  // and the instance of its gradient.
+  std::vector<int32_t> parameter_gradient_;      // and the instance of its gradient.
+  std::set<std::pair<int32_t, int64_t>> begun_;  // Gradients of a parameter's rows from one on.
   Script script_;
 };
 
