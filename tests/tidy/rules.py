@@ -34,7 +34,7 @@ MAY_INCLUDE = {
     "proto": ("proto/", "snug/v1/"),
     "kernels": ("kernels/",),
     "worker": ("worker/", "kernels/", STATUS_MACROS),
-    "worker/program": ("worker/program/", STATUS_MACROS),
+    "worker/program": ("worker/program/", "kernels/", STATUS_MACROS),  # Sizes of workspaces.
     "worker/link": ("worker/", STATUS_MACROS, "proto/", "snug/v1/"),
     "worker/report": ("worker/", STATUS_MACROS, "tensorboard/"),
     "server": ("server/", "worker/program/", "proto/", "snug/v1/"),

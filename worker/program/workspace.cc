@@ -8,6 +8,11 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/attention.h"
+#include "kernels/column_sums.h"
+#include "kernels/embedding.h"
+#include "kernels/frozen_linear.h"
+#include "kernels/sampling.h"
 #include "worker/program/flash_attention.h"
 
 namespace snug::program {
@@ -17,34 +22,12 @@ constexpr int64_t kF32 = 4;
 
 int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// kernels/embedding.h: ranks of a chunk of rows, on a GPU.
+// Ranks of a chunk of rows, on a GPU.
 int64_t RankBytes(const Machine& machine, int64_t rows) {
-  constexpr int64_t kChunk = 4096, kRank = 8;
-  return machine.cpu ? 0 : Aligned(std::min(rows, kChunk) * kRank);
+  return machine.cpu ? 0 : Aligned(kernels::EmbeddingWorkspace(rows));
 }
 
 // ---- attention ----------------------------------------------------------------------------------
-
-constexpr int64_t kTileRows = 8;
-
-// What kernels/cpu/attention_blocks.h takes; every piece is rounded up to a cache line.
-struct AttentionBlocks {
-  int64_t slices, units, threads, width;
-  int64_t rows;         // Queries of a unit: those of a document for each of its heads.
-  int64_t query_block;  // Queries and keys held at a time.
-  int64_t keys;
-  AttentionBlocks(const RunShape& run, const Machine& machine);
-};
-
-// The fewest slices of a group that give enough units for threads, or one per head.
-int64_t AttentionSlices(int64_t heads, int64_t kv_heads) {
-  constexpr int64_t kUnitsWanted = 8;
-  const int64_t group = heads / kv_heads;
-  for (int64_t slices = 1; slices < group; ++slices) {
-    if (group % slices == 0 && slices * kv_heads >= kUnitsWanted) return slices;
-  }
-  return group;
-}
 
 // Where attention has windows, each part of one is a document.
 int64_t DocumentsOf(const RunShape& run) {
@@ -56,36 +39,25 @@ int64_t LongestOf(const RunShape& run, Rows rows) {
   return windows.side > 0 ? windows.window * windows.window : run.key.LongestOf(rows);
 }
 
-AttentionBlocks::AttentionBlocks(const RunShape& run, const Machine& machine) {
-  constexpr int64_t kQueryBlock = 64, kKeyBlock = 256, kPanel = 32, kVector = 16;
+// With the biases' gradient, where it is wanted.
+kernels::AttentionSizes AttentionSizesOf(const RunShape& run, const Machine& machine) {
   const OpAttributes& a = run.op->attributes;
-  const int64_t queries = std::min(LongestOf(run, a.query_rows), run.key.Of(a.query_rows));
-  slices = AttentionSlices(a.heads, a.kv_heads);
-  units = DocumentsOf(run) * a.kv_heads * slices;
-  threads = std::min<int64_t>(machine.threads, units);
-  width = RoundUp(a.head_width, kVector);
-  rows = queries * (a.heads / a.kv_heads / slices);
-  query_block = std::min(kQueryBlock, RoundUp(queries, 2));
-  keys = std::min(kKeyBlock, RoundUp(LongestOf(run, a.key_rows), kPanel));
-}
-
-// Of the biases' gradient, where it is wanted: sums of the CPU, document by document, and those of
-// a GPU, diagonal by diagonal (kernels/attention.h).
-int64_t Sides(const RunShape& run) { return run.op->attributes.causal ? 1 : 2; }
-int64_t BiasSums(const RunShape& run) {
-  const OpAttributes& a = run.op->attributes;
-  if (run.wanted.parameters == 0) return 0;
-  if (a.order.side > 0) return Aligned(a.heads * DocumentsOf(run) * a.order.entries() * kF32);
-  const int64_t entries = a.distances.entries(a.causal);
-  const int64_t row = std::min(Sides(run) * run.key.Of(a.key_rows), run.key.documents * entries);
-  return Aligned(a.heads * row * kF32);
-}
-int64_t StreamBiasSums(const RunShape& run) {
-  constexpr int64_t kTile = 64, kDiagonal = 128;
-  if (run.wanted.parameters == 0) return 0;
-  if (run.op->attributes.order.side > 0) return BiasSums(run);
-  const int64_t tiles = run.key.Of(run.op->attributes.key_rows) / kTile;
-  return (Sides(run) * tiles + 2 * run.key.documents) * run.op->attributes.heads * kDiagonal * kF32;
+  const bool windows = a.order.side > 0;
+  const int64_t entries = windows ? a.order.entries() : a.distances.entries(a.causal);
+  const int64_t queries = run.key.Of(a.query_rows);
+  return {.tokens = queries,
+          .key_rows = run.key.Of(a.key_rows),
+          .documents = DocumentsOf(run),
+          .longest_queries = std::min(LongestOf(run, a.query_rows), queries),
+          .longest_keys = LongestOf(run, a.key_rows),
+          .heads = a.heads,
+          .kv_heads = a.kv_heads,
+          .D = a.head_width,
+          .threads = machine.threads,
+          .dtype = run.compute == DType::kF32 ? kernels::DType::kF32 : kernels::DType::kBF16,
+          .bias_entries = run.wanted.parameters == 0 ? 0 : entries,
+          .causal = a.causal,
+          .grids = windows};
 }
 
 // worker/execute/ops/distance_biases.h: the table of biases by distance, in fp32 and in the compute
@@ -118,40 +90,16 @@ int64_t ReorderBytes(const RunShape& run, const Machine& machine) {
   return machine.cpu ? 0 : Aligned(run.op->attributes.order.patches() * kIndex);
 }
 
-int64_t AttentionForward(const RunShape& run, const Machine& machine) {
-  const AttentionBlocks b(run, machine);
-  const int64_t held = Aligned(b.rows * b.width * kF32) + 2 * Aligned(b.rows * kF32) +
-                       (2 * b.keys + b.query_block) * b.width * kF32 +
-                       kTileRows * (b.keys + 16) * kF32;
-  return b.threads * held;
-}
-
-int64_t AttentionBackward(const RunShape& run, const Machine& machine) {
-  const AttentionBlocks b(run, machine);
-  const OpAttributes& a = run.op->attributes;
-  const int64_t sums =
-      b.slices == 1
-          ? 0
-          : 2 * Aligned(b.slices * run.key.Of(a.key_rows) * a.kv_heads * a.head_width * kF32);
-  const int64_t held = Aligned(b.rows * b.width * kF32) + Aligned(b.rows * kF32) +
-                       (5 * b.keys + 2 * b.query_block) * b.width * kF32 +
-                       (2 * b.query_block + kTileRows / 2) * (b.keys + 16) * kF32;
-  return sums + BiasSums(run) + b.threads * held;
-}
-
 // On a GPU: where the keys of each document lie in a cache, if there is one.
 int64_t StreamAttentionForward(const RunShape& run) {
   constexpr int64_t kIndex = 8;
   return 2 * Aligned(run.key.documents * kIndex);
 }
 
-// AttentionBackwardStreamBytes of kernels/attention.h.
-int64_t StreamAttentionBackward(const RunShape& run) {
+int64_t StreamAttentionBackward(const RunShape& run, const Machine& machine) {
   constexpr int64_t kIndex = 8;  // How many keys each document has, where they are of other rows.
   const OpAttributes& a = run.op->attributes;
-  const int64_t rows = run.key.Of(a.query_rows) * a.heads;
-  return Aligned(Aligned(rows * kF32) + Aligned(rows * a.head_width * SizeOf(run.compute)) +
-                 StreamBiasSums(run)) +
+  return Aligned(kernels::AttentionBackwardStreamBytes(AttentionSizesOf(run, machine))) +
          (a.key_rows == a.query_rows ? 0 : Aligned(run.key.documents * kIndex));
 }
 
@@ -173,13 +121,10 @@ int64_t ProductBytes(const RunShape& run, const Machine& machine, int64_t rows, 
   return machine.cpu ? PartBytes(run, machine, rows, columns) : 0;
 }
 
-// kernels/column_sums.h: on a GPU, of rows of `width` elements, or of vectors that these consist
-// of.
+// On a GPU, of rows of `width` elements, or of vectors that these consist of.
 int64_t ColumnSums(const RunShape& run, const Machine& machine, int64_t rows, int64_t width) {
-  constexpr int64_t kMostParts = 128, kLeastRows = 64;
   if (machine.cpu || run.wanted.parameters == 0) return 0;
-  const int64_t parts = (rows + kLeastRows - 1) / kLeastRows;
-  return Aligned(std::clamp<int64_t>(parts, 1, kMostParts) * width * kF32);
+  return Aligned(kernels::ColumnSumsWorkspace(rows, width));
 }
 
 int64_t ColumnSums(const RunShape& run, const Machine& machine, int64_t width) {
@@ -192,7 +137,7 @@ int64_t FrozenBytes(const RunShape& run, const Machine& machine, int64_t columns
   if (run.op->attributes.quantization == Quantization::kNone) return 0;
   const int64_t rows = std::min(run.out_rows(0), PartRows(machine));
   const int64_t part = adds ? Aligned(rows * columns * SizeOf(run.compute)) : 0;
-  return part + (machine.cpu ? machine.threads * kFrozenThreadBytes : 0);
+  return part + (machine.cpu ? kernels::FrozenLinearWorkspace(machine.threads) : 0);
 }
 
 // Of the gradient of output 0, the rows that a sample of input 0 has, weighted.
@@ -202,10 +147,12 @@ int64_t WeightedRows(const RunShape& run) {
   return Aligned(rows.RowsOf(run.out_rows(0)) * run.out[0].width * SizeOf(run.out[0].dtype));
 }
 
-// Norms of all rows, and what kernels/sampling.h takes to draw by them.
+// Norms of all rows, and what it takes to draw by them.
 int64_t SampleBytes(const RunShape& run) {
-  const int64_t draw = run.op->attributes.with_replacement ? kDrawnRowBytes : kScoreBytes;
-  return Aligned(run.in_rows(0) * kF32) + Aligned(run.in_rows(0) * draw);
+  const auto kind = run.op->attributes.with_replacement ? kernels::SamplingKind::kWinnerTakeAll
+                                                        : kernels::SamplingKind::kSystematic;
+  return Aligned(run.in_rows(0) * kF32) +
+         Aligned(kernels::SampleRowsWorkspace(run.in_rows(0), kind));
 }
 
 int64_t LinearBytes(const RunShape& run, const Machine& machine) {
@@ -268,11 +215,14 @@ int64_t LoraEmbeddingBytes(const RunShape& run, const Machine& machine) {
 int64_t AttentionBytes(const RunShape& run, const Machine& machine) {
   const bool forward = run.direction == Direction::kForward;
   const int64_t biases = DistanceBiases(run, machine) + WindowBytes(run, machine);
-  if (machine.cpu)
-    return biases + (forward ? AttentionForward(run, machine) : AttentionBackward(run, machine));
+  if (machine.cpu) {
+    const kernels::AttentionSizes sizes = AttentionSizesOf(run, machine);
+    return biases + (forward ? kernels::AttentionForwardBytes(sizes)
+                             : kernels::AttentionBackwardBytes(sizes));
+  }
   // With a cache, and where ATen has no kernels, it is our own even so.
   const int64_t own =
-      biases + (forward ? StreamAttentionForward(run) : StreamAttentionBackward(run));
+      biases + (forward ? StreamAttentionForward(run) : StreamAttentionBackward(run, machine));
   const bool flash = FlashServes(run.op->attributes, run.compute);
   return flash ? std::max(own, FlashAttentionBytes(run)) : own;
 }

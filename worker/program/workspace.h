@@ -17,14 +17,6 @@ constexpr int64_t ConvertRows(const Machine& machine) { return machine.cpu ? 256
 constexpr int64_t PartRows(const Machine& machine) { return machine.cpu ? 512 : 4096; }
 constexpr int64_t PartColumns(const Machine& machine) { return machine.cpu ? 2048 : 4096; }
 
-// What drawing a sample takes of each row (SampleRowsWorkspace of kernels/sampling.h), without and
-// with replacement.
-inline constexpr int64_t kScoreBytes = 4, kDrawnRowBytes = 12;
-
-// What a thread of the CPU lays out of a product with a quantised weight: of
-// kernels::FrozenLinearWorkspace.
-inline constexpr int64_t kFrozenThreadBytes = 896 << 10;
-
 }  // namespace snug::program
 
 #endif  // WORKER_PROGRAM_WORKSPACE_H_

@@ -11,8 +11,6 @@
 
 namespace snug::execute {
 
-static_assert(program::kFrozenThreadBytes == kernels::FrozenLinearWorkspace(1));
-
 // From row `first_row` on, at which a group of codes begins (program::Quantize).
 inline kernels::FrozenWeight FrozenRows(const View& weight) {
   kernels::FrozenWeight rows = *weight.quantized;

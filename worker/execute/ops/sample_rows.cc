@@ -6,17 +6,11 @@
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/sample.h"
 #include "worker/execute/scratch.h"
-#include "worker/program/workspace.h"
 
 namespace snug::execute {
 namespace {
 
 using kernels::SamplingKind;
-
-static_assert(kernels::SampleRowsWorkspace(100, SamplingKind::kSystematic) ==
-              100 * program::kScoreBytes);
-static_assert(kernels::SampleRowsWorkspace(100, SamplingKind::kWinnerTakeAll) ==
-              100 * program::kDrawnRowBytes);
 
 void Draw(const OpRun& run, const View& x, const Sample& sample) {
   const Scratch norms(run, x.rows, 1, program::DType::kF32);
