@@ -119,7 +119,6 @@ struct Instruction {
   Work work;                    // At the tape's key, of all passes.
 };
 
-// Slots by instruction.
 class SlotIndex {
  public:
   SlotIndex() = default;
