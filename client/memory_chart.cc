@@ -22,6 +22,10 @@ constexpr const char* kColours[] = {"\033[90m", "\033[34m", "\033[35m", "\033[36
                                     "\033[33m", "\033[32m", "\033[31m", "\033[37m"};
 constexpr const char* kPlain = "\033[0m";
 
+// Ways to keep a value in another form than its own, by letter.
+constexpr std::pair<const char*, char> kForms[] = {
+    {"int8", '8'}, {"int4", '4'}, {"two_bit", '2'}, {"sampled", 'S'}};
+
 int64_t TotalAt(const MemoryChart& chart, size_t instant) {
   int64_t total = 0;
   for (const MemoryLayer& layer : chart.layers) total += layer.bytes[instant];
@@ -80,11 +84,23 @@ MemoryChart MemoryChartOf(const v1::PlanJobResponse& reply) {
   add_fixed("gradients", 'g', memory.gradients_bytes());
   add_fixed("optimizer", 'o', memory.optimizer_bytes());
   add_fixed("inputs", 'i', memory.inputs_bytes() + memory.data_bytes());
-  add("stash", 'K', [](const v1::LiveBytes& live) { return live.stash_bytes(); });
+  add("stash", 'K', [](const v1::LiveBytes& live) {
+    int64_t kept = live.stash_bytes();
+    for (const auto& [kind, bytes] : live.form_bytes()) kept -= bytes;
+    return kept;
+  });
+  for (const auto& [kind, letter] : kForms) {
+    add(kind, letter, [kind = std::string(kind)](const v1::LiveBytes& live) {
+      const auto found = live.form_bytes().find(kind);
+      return found == live.form_bytes().end() ? 0 : found->second;
+    });
+  }
   add("scratch", 's', [](const v1::LiveBytes& live) { return live.scratch_bytes(); });
   add("workspace", 'w', [](const v1::LiveBytes& live) { return live.workspace_bytes(); });
   for (size_t i = 0; i < chart.backward.size(); ++i)
     chart.peak_bytes = std::max(chart.peak_bytes, TotalAt(chart, i));
+  for (const v1::LiveBytes& live : reply.timeline())
+    chart.host_bytes = std::max(chart.host_bytes, live.host_bytes());
   return chart;
 }
 
@@ -116,6 +132,9 @@ void PrintMemoryChart(const MemoryChart& chart, const TextOptions& options, std:
     out << "  " << CellText(chart, static_cast<int>(l), options.colour)
         << absl::StrFormat("  %-10s %s\n", layer.name, FormatBytes(layer.peak_bytes));
   }
+  if (chart.host_bytes > 0)
+    out << absl::StrFormat("     %-10s %s, in the host's memory\n", "offload",
+                           FormatBytes(chart.host_bytes));
 }
 
 }  // namespace snug::client

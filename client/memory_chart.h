@@ -24,7 +24,8 @@ struct MemoryChart {
   std::string plan;
   std::vector<MemoryLayer> layers;  // The lowest first; none is empty throughout.
   std::vector<bool> backward;       // By instant.
-  int64_t peak_bytes = 0;           // Of all layers together.
+  int64_t peak_bytes = 0;           // Of all layers together,
+  int64_t host_bytes = 0;           // and of what lies in the host's memory, in no layer.
 };
 
 // Of the chosen plan, or of the smallest where none is: of the one whose timeline the reply has.

@@ -1,5 +1,7 @@
 #include "server/plan/tape_view.h"
 
+#include <map>
+
 #include "proto/snug/status_macros.h"
 #include "server/plan/plan_proto.h"
 #include "worker/program/lower.h"
@@ -14,10 +16,24 @@ v1::LiveBytes ToProto(const program::LiveBytes& live, const program::Instruction
   out.set_stash_bytes(live.stash);
   out.set_scratch_bytes(live.scratch);
   out.set_workspace_bytes(live.workspace);
+  out.set_host_bytes(live.host);
   // What is run again is run for a backward.
   out.set_backward(line.direction == program::Direction::kBackward || line.recomputed);
   out.set_recomputed(line.recomputed);
   return out;
+}
+
+// By instruction: bytes of forms on the device, by kind.
+std::vector<std::map<program::Stash, int64_t>> FormsOf(const program::Tape& tape) {
+  const std::vector<program::Stash> stashes = program::StashesOfSlots(tape);
+  std::vector<std::map<program::Stash, int64_t>> forms(tape.instructions.size());
+  for (size_t s = 0; s < tape.slots.size(); ++s) {
+    const program::Slot& slot = tape.slots[s];
+    if (slot.region != program::Region::kStash || stashes[s] == program::Stash::kKeep) continue;
+    for (int32_t t = slot.first; t <= slot.last; ++t)
+      forms[static_cast<size_t>(t)][stashes[s]] += slot.bytes;
+  }
+  return forms;
 }
 
 int64_t TotalOf(const v1::LiveBytes& live) {
@@ -35,11 +51,14 @@ absl::StatusOr<program::Tape> TapeOf(const program::Program& program,
 
 std::vector<v1::LiveBytes> TimelineOf(const program::Tape& tape, size_t most) {
   const std::vector<program::LiveBytes> live = program::Timeline(tape);
+  const std::vector<std::map<program::Stash, int64_t>> forms = FormsOf(tape);
   const size_t stretch = (live.size() + most - 1) / most;
   std::vector<v1::LiveBytes> timeline;
   size_t held = 0;  // Instructions in the last stretch.
   for (size_t t = 0; t < live.size(); ++t) {
-    const v1::LiveBytes now = ToProto(live[t], tape.instructions[t]);
+    v1::LiveBytes now = ToProto(live[t], tape.instructions[t]);
+    for (const auto& [stash, bytes] : forms[t])
+      (*now.mutable_form_bytes())[program::RowOf(stash).name] = bytes;
     const bool begins =
         timeline.empty() || held == stretch || timeline.back().backward() != now.backward();
     if (begins) {

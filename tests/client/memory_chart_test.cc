@@ -68,6 +68,28 @@ TEST(MemoryChartTest, ALetterIsHalfAMebibyte) {
   EXPECT_THAT(text, HasSubstr("  K  stash      4 MiB\n  W  weights    4 MiB\n"));
 }
 
+// Forms lie over what is kept as it is, each in a layer of its own.
+TEST(MemoryChartTest, TheStashIsDividedByKind) {
+  v1::PlanJobResponse reply = Reply();
+  for (const int i : {1, 2}) {
+    v1::LiveBytes& live = *reply.mutable_timeline(i);
+    (*live.mutable_form_bytes())["int8"] = kMiB;
+    (*live.mutable_form_bytes())["two_bit"] = 2 * kMiB;
+    live.set_host_bytes(5 * kMiB);
+  }
+  const MemoryChart chart = MemoryChartOf(reply);
+  ASSERT_EQ(chart.layers.size(), 5u);
+  EXPECT_EQ(chart.layers[1].name, "stash");
+  EXPECT_EQ(chart.layers[1].bytes, (std::vector<int64_t>{2 * kMiB, kMiB, kMiB, 0}));
+  EXPECT_EQ(chart.layers[2].name, "int8");
+  EXPECT_EQ(chart.layers[2].bytes, (std::vector<int64_t>{0, kMiB, kMiB, 0}));
+  EXPECT_EQ(chart.layers[3].name, "two_bit");
+  EXPECT_EQ(chart.peak_bytes, 8 * kMiB);
+  const std::string text = Printed(reply, 13 + 32);
+  EXPECT_THAT(text, HasSubstr("  2  two_bit    2 MiB\n  8  int8       1 MiB\n"));
+  EXPECT_THAT(text, HasSubstr("     offload    5 MiB, in the host's memory\n"));
+}
+
 // Where instants are more than columns, the highest of those under a column is shown.
 TEST(MemoryChartTest, NoPeakIsLostInANarrowTerminal) {
   v1::PlanJobResponse reply = Reply();

@@ -57,6 +57,27 @@ std::vector<LiveBytes> Timeline(const Tape& tape) {
   return live;
 }
 
+std::vector<Stash> StashesOfSlots(const Tape& tape) {
+  std::vector<Stash> stashes(tape.slots.size(), Stash::kKeep);
+  for (const Instruction& line : tape.instructions) {
+    if (line.direction != Direction::kForward || line.recomputed) continue;
+    for (size_t i = 0; i < kMaxOutputs; ++i) {
+      const int32_t slot = line.operands.out[i].slot;
+      if (slot == kNoSlot) continue;
+      Stash& stash = stashes[static_cast<size_t>(slot)];
+      if (line.op == nullptr) {
+        stash = Stash::kOffload;
+      } else if (i >= line.op->outputs.size()) {
+        stash = Stash::kTwoBit;  // Behind the op's own results.
+      } else {
+        for (Stash form : kAllStashes)
+          if (PackOf(form) == line.op) stash = form;
+      }
+    }
+  }
+  return stashes;
+}
+
 Replay ReplayTape(const Tape& tape) {
   Replay replay;
   replay.arena_bytes = tape.arena_bytes;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/program/op_table.h"
+#include "worker/program/stash.h"
 #include "worker/program/tape.h"
 
 namespace snug::program {
@@ -37,6 +38,10 @@ double SecondsOf(const Tape& tape, const Machine& machine);
 
 // Live bytes after each instruction began: the timeline that `snug plan --explain` draws.
 std::vector<LiveBytes> Timeline(const Tape& tape);
+
+// By slot, how its value is kept where it is of the stash: forms by what writes them, all others
+// as they are.
+std::vector<Stash> StashesOfSlots(const Tape& tape);
 
 }  // namespace snug::program
 

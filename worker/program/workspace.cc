@@ -20,8 +20,6 @@ namespace {
 
 constexpr int64_t kF32 = 4;
 
-int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
 // Ranks of a chunk of rows, on a GPU.
 int64_t RankBytes(const Machine& machine, int64_t rows) {
   return machine.cpu ? 0 : Aligned(kernels::EmbeddingWorkspace(rows));

@@ -62,6 +62,26 @@ TEST_F(TapeViewTest, StretchesKeepThePeak) {
   }
 }
 
+// What is held in a form is named, and is as large as its codes are.
+TEST_F(TapeViewTest, FormsAreNamed) {
+  auto& stash = *spec_.mutable_memory()->mutable_stash();
+  spec_.mutable_memory()->set_fidelity(v1::FIDELITY_APPROXIMATE);
+  stash["*.mlp.gate"] = v1::STASH_KIND_TWO_BIT;
+  stash["*.norm1.out"] = v1::STASH_KIND_INT8;
+  const std::vector<v1::Plan> plans = PlansFor(program_, spec_, {}, machine_).value();
+  int64_t codes = 0, two_bits = 0;
+  for (const v1::LiveBytes& live : TimelineOf(TapeOf(plans.front()), 1000000)) {
+    for (const auto& [kind, bytes] : live.form_bytes()) {
+      EXPECT_TRUE(kind == "int8" || kind == "two_bit") << kind;
+      int64_t& most = kind == "int8" ? codes : two_bits;
+      most = std::max(most, bytes);
+    }
+  }
+  const int64_t layers = program_.config.layers, tokens = plans.front().key().tokens();
+  EXPECT_EQ(codes, layers * tokens * program::CodedRowBytes(program_.config.width, 8));
+  EXPECT_GE(two_bits, layers * tokens * program::TwoBitRowBytes(program_.config.mlp_width));
+}
+
 TEST_F(TapeViewTest, EveryInstructionIsALine) {
   const program::Tape tape = TapeOf(plans_.back());
   const std::string text = program::TapeText(tape);
