@@ -43,7 +43,8 @@ const StashRow& RowOf(Stash stash) { return kRows[static_cast<int>(stash)]; }
 
 bool FormsAllowed::Allows(Stash stash) const {
   const StashRow& row = RowOf(stash);
-  return row.fidelity <= fidelity && (row.region != Region::kHost || on_host);
+  const bool too_few = row.code_bits > 0 && !row.taken && row.code_bits < least_code_bits;
+  return row.fidelity <= fidelity && !too_few && (row.region != Region::kHost || on_host);
 }
 
 const char* NameOf(Estimator estimator) { return estimator == Estimator::kPps ? "pps" : "wta"; }

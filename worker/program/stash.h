@@ -93,10 +93,13 @@ struct StashRow {
 
 const StashRow& RowOf(Stash stash);
 
+inline constexpr int kFewestCodeBits = 4;
+
 // What a job lets be done to fit.
 struct FormsAllowed {
   Fidelity fidelity = Fidelity::kExact;
   bool on_host = false;
+  int least_code_bits = 8;  // Of codes that an op turns back into the value: more are nearer to it.
 
   bool Allows(Stash stash) const;
 };

@@ -45,6 +45,13 @@ Instance RandomInstance(int least_layers, int most_layers, std::mt19937& random)
           .options = {.key = {tokens, draw(1, 4), tokens}}};
 }
 
+// How far a time is from the bound, which is looked for as long as the ratio is above `wanted`.
+double RatioToBound(const PlanSpace& space, int64_t arena_bytes, double found, double wanted) {
+  const double ratio = found / LowerBound(space, arena_bytes, found);
+  if (ratio <= wanted) return ratio;
+  return found / LowerBoundByCases(space, arena_bytes, found);
+}
+
 double FastestOf(const std::vector<FrontierPoint>& frontier, int64_t arena_bytes) {
   for (const FrontierPoint& point : frontier) {
     if (point.price.arena_bytes <= arena_bytes) return point.price.seconds;
@@ -66,7 +73,10 @@ PlanSpace ThoroughSpace(const Instance& instance, const FormsAllowed& allowed = 
 }
 
 constexpr FormsAllowed kEveryFidelity[] = {
-    {Fidelity::kExact}, {Fidelity::kUnbiased}, {Fidelity::kApproximate}};
+    {Fidelity::kExact},
+    {Fidelity::kUnbiased},
+    {Fidelity::kApproximate},
+    {.fidelity = Fidelity::kApproximate, .least_code_bits = kFewestCodeBits}};
 
 // What the planner believes of a mix is what lowering and replay make of it, to the byte.
 TEST(FrontierTest, TheBytesOfAMixAreThoseOfItsTape) {
@@ -76,7 +86,7 @@ TEST(FrontierTest, TheBytesOfAMixAreThoseOfItsTape) {
     Instance instance = RandomInstance(2, 6, random);
     instance.options.key.tokens += random() % 100;  // Not all of them multiples of the alignment.
     const PlanSpace space =
-        *PlanSpace::Make(instance.program, instance.options, kEveryFidelity[i % 3]);
+        *PlanSpace::Make(instance.program, instance.options, kEveryFidelity[i % 4]);
     for (const BlockKind& kind : space.kinds()) {
       for (const Choice& choice : kind.choices) {
         for (const SiteStash& stash : choice.recipe) met.insert(stash.kind);
@@ -135,7 +145,7 @@ TEST(FrontierTest, LargeModelsAreWithinOnePercentOfTheLinearProgram) {
         FrontierOf(*PlanSpace::Make(instance.program, instance.options));
     const int64_t budget = RandomBudget(frontier, random);
     const double found = FastestOf(frontier, budget);
-    const double ratio = found / LowerBound(ThoroughSpace(instance), budget, found);
+    const double ratio = RatioToBound(ThoroughSpace(instance), budget, found, 1.01);
     worst = std::max(worst, ratio);
     EXPECT_LE(ratio, 1.01) << "instance " << i;
   }
@@ -143,7 +153,7 @@ TEST(FrontierTest, LargeModelsAreWithinOnePercentOfTheLinearProgram) {
 }
 
 // On two cores of a CPU memory costs little beside products, on an H100 the most: other mixes pay.
-TEST(FrontierTest, LargeModelsAreWithinTwoPercentWhateverTheMachine) {
+TEST(FrontierTest, LargeModelsAreWithinOnePercentWhateverTheMachine) {
   std::mt19937 random(7);
   double worst = 1.0;
   for (const Rates& rates : {Rates::Of(1.5e11, 2.5e10), Rates::Of(6e14, 2.7e12)}) {
@@ -154,9 +164,9 @@ TEST(FrontierTest, LargeModelsAreWithinTwoPercentWhateverTheMachine) {
           FrontierOf(*PlanSpace::Make(instance.program, instance.options));
       const int64_t budget = RandomBudget(frontier, random);
       const double found = FastestOf(frontier, budget);
-      const double ratio = found / LowerBound(ThoroughSpace(instance), budget, found);
+      const double ratio = RatioToBound(ThoroughSpace(instance), budget, found, 1.01);
       worst = std::max(worst, ratio);
-      EXPECT_LE(ratio, 1.02) << "instance " << i << " at " << rates[Limit::kProducts];
+      EXPECT_LE(ratio, 1.01) << "instance " << i << " at " << rates[Limit::kProducts];
     }
   }
   std::cout << "worst: " << worst << " of the bound\n";

@@ -52,21 +52,37 @@ std::vector<double> Prices() {
   return prices;
 }
 
+// Of all mixes those in which the frames in front of a block leave `peak` of the arena or more
+// before `first`, and less from there on.
+struct Case {
+  int64_t peak = 0;
+  size_t first = std::numeric_limits<size_t>::max();
+};
+
 class Dual {
  public:
-  Dual(const PlanSpace& space, int64_t arena_bytes) : space_(space), budget_(arena_bytes) {
+  Dual(const PlanSpace& space, int64_t arena_bytes, const Case& mixes = {})
+      : space_(space), budget_(arena_bytes) {
     int64_t least_base = 0;
     for (size_t b = 0; b < space.blocks(); ++b) {
       std::vector<Part>& parts = parts_.emplace_back();
       int64_t least_frame = std::numeric_limits<int64_t>::max();
       for (const Choice& choice : space.KindOf(b).choices) {
-        const int64_t frame = choice.price.frame_bytes, peak = LeastPeak(choice);
+        const int64_t frame = choice.price.frame_bytes;
+        int64_t peak = LeastPeak(choice);
         least_frame = std::min(least_frame, frame);
+        if (b >= mixes.first && peak >= mixes.peak) continue;
+        if (b < mixes.first) peak = std::max(peak, mixes.peak);
         if (least_base + peak > arena_bytes) continue;  // In no mix at all.
         parts.push_back({static_cast<double>(frame), static_cast<double>(peak), choice.seconds});
       }
       least_base += least_frame;
     }
+  }
+
+  // Whether there is such a mix at all, as far as it shows.
+  bool any() const {
+    return std::none_of(parts_.begin(), parts_.end(), [](const auto& p) { return p.empty(); });
   }
 
   // `prices` by block, those of the last ones.
@@ -122,16 +138,13 @@ std::vector<Label> Unbeaten(std::vector<Label> labels) {
   return left;
 }
 
-}  // namespace
-
-double LowerBound(const PlanSpace& space, int64_t arena_bytes, double known) {
-  Dual dual(space, arena_bytes);
+double BoundOf(Dual& dual, size_t blocks, double known) {
   double best = 0.0, best_price = 0.0;
   for (double price : Prices()) {
     const double bound = dual.Bound(std::vector<double>(1, price));
     if (bound > best) best = bound, best_price = price;
   }
-  std::vector<double> prices(space.blocks(), 0.0);
+  std::vector<double> prices(blocks, 0.0);
   prices.back() = best_price;
   double reach = 1.0;
   int idle = 0;
@@ -148,6 +161,35 @@ double LowerBound(const PlanSpace& space, int64_t arena_bytes, double known) {
       prices[b] = std::max(0.0, prices[b] + step * slopes[b]);
   }
   return best;
+}
+
+// Of the peaks of a layer's choices, the upper of the two that lie farthest apart.
+int64_t WidestStep(const PlanSpace& space) {
+  std::vector<int64_t> peaks;
+  for (const Choice& choice : space.KindOf(space.blocks() - 2).choices)
+    peaks.push_back(LeastPeak(choice));
+  std::sort(peaks.begin(), peaks.end());
+  size_t upper = peaks.size() - 1;
+  for (size_t i = upper; i-- > 1;)
+    if (peaks[i] - peaks[i - 1] > peaks[upper] - peaks[upper - 1]) upper = i;
+  return peaks[upper];
+}
+
+}  // namespace
+
+double LowerBound(const PlanSpace& space, int64_t arena_bytes, double known) {
+  Dual dual(space, arena_bytes);
+  return BoundOf(dual, space.blocks(), known);
+}
+
+double LowerBoundByCases(const PlanSpace& space, int64_t arena_bytes, double known) {
+  const int64_t peak = WidestStep(space);
+  double least = known;
+  for (size_t first = 0; first <= space.blocks(); ++first) {
+    Dual dual(space, arena_bytes, {.peak = peak, .first = first});
+    if (dual.any()) least = std::min(least, BoundOf(dual, space.blocks(), known));
+  }
+  return least;
 }
 
 double Optimum(const PlanSpace& space, int64_t arena_bytes, double known) {

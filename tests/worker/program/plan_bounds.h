@@ -15,6 +15,12 @@ namespace snug::program {
 // from below; these are raised by subgradients, towards `known`, the time of some mix.
 double LowerBound(const PlanSpace& space, int64_t arena_bytes, double known);
 
+// The same, and nearer: a mixture of a choice with a high peak and one with a low one may lie where
+// neither can. In every mix the frames leave less and less room, so that there is a block from
+// which on the high peaks fit no more; the bound is the least of those for each place of that
+// block.
+double LowerBoundByCases(const PlanSpace& space, int64_t arena_bytes, double known);
+
 // The fastest mix's time, if it is below `known`; else `known`. Walks over all mixes, from the
 // first block on, and leaves out those that cannot come below `known` or that another one beats.
 double Optimum(const PlanSpace& space, int64_t arena_bytes, double known);

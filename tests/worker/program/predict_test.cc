@@ -1,5 +1,8 @@
 #include "worker/program/planning/predict.h"
 
+#include <algorithm>
+#include <set>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/program/models.h"
@@ -147,6 +150,47 @@ TEST(PredictTest, TheBudgetDecidesToTheByte) {
   EXPECT_GT(next, 0);
   EXPECT_LT(table[static_cast<size_t>(next)].bytes.total(), table[0].bytes.total());
   EXPECT_EQ(FastestThatFits(table, table[4].bytes.total() - 1), -1);
+}
+
+std::set<Stash> KindsOf(const Prediction& prediction) {
+  std::set<Stash> kinds;
+  for (const auto& [stash, share] : prediction.shares) kinds.insert(stash);
+  return kinds;
+}
+
+// A job that lets more be done is never slower within a budget, and may fit where it did not; codes
+// of 4 bits are for where 8 fit no more; each plan takes what its tape does.
+TEST(PredictTest, FormsAreMixedBlockByBlock) {
+  const Program program = *BuildProgram(Small(), LoraMode());
+  const PredictOptions options = Tokens(4096);
+  const auto fastest = [&](Fidelity fidelity, int64_t limit) {
+    const auto table = *PredictPlans(program, options, {.limits = {limit}, .fidelity = fidelity});
+    const int index = FastestThatFits(table, limit);
+    return index < 0 ? 1e300 : table[static_cast<size_t>(index)].relative_work;
+  };
+  const auto exact = *PredictPlans(program, options, {});
+  const auto coded = *PredictPlans(program, options, {.fidelity = Fidelity::kApproximate});
+  std::set<Stash> met;
+  int64_t smallest_of_8_bits = INT64_MAX, largest_of_4_bits = 0;
+  for (const Prediction& plan : coded) {
+    EXPECT_TRUE(Verify(program, plan, options).ok()) << plan.plan.name;
+    const std::set<Stash> kinds = KindsOf(plan);
+    met.insert(kinds.begin(), kinds.end());
+    if (kinds.contains(Stash::kInt4))
+      largest_of_4_bits = std::max(largest_of_4_bits, plan.bytes.total());
+    else
+      smallest_of_8_bits = std::min(smallest_of_8_bits, plan.bytes.total());
+    EXPECT_LE(fastest(Fidelity::kApproximate, plan.bytes.total()),
+              fastest(Fidelity::kExact, plan.bytes.total()));
+  }
+  EXPECT_TRUE(met.contains(Stash::kInt8) && met.contains(Stash::kInt4) &&
+              met.contains(Stash::kChunk));
+  EXPECT_LT(largest_of_4_bits, smallest_of_8_bits);
+  const auto smaller = [](const Prediction& a, const Prediction& b) {
+    return a.bytes.total() < b.bytes.total();
+  };
+  EXPECT_LT(std::min_element(coded.begin(), coded.end(), smaller)->bytes.total(),
+            std::min_element(exact.begin(), exact.end(), smaller)->bytes.total());
 }
 
 // The composition at the peak and the alignment make up the arena.

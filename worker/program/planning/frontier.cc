@@ -27,8 +27,9 @@ class Packing {
   Packing(const PlanSpace& space, int64_t budget)
       : space_(space), budget_(budget), mix_(space.blocks(), 0) {}
 
-  // Each block's cheapest choice at `price` seconds a byte. False: some block fits nowhere.
-  bool Place(double price) {
+  // Each block's cheapest choice at `price` seconds a byte, of the first `others` blocks at
+  // `other_price`. False: some block fits nowhere.
+  bool Place(double price, size_t others = 0, double other_price = 0.0) {
     int64_t base = 0;
     for (size_t b = 0; b < mix_.size(); ++b) {
       const Offer* best = nullptr;
@@ -36,7 +37,8 @@ class Packing {
       const std::vector<Offer>& offers = space_.KindOf(b).offers;
       for (const Offer& offer : offers) {
         if (base + offer.peak_bytes > budget_) continue;
-        const double cost = offer.seconds + price * static_cast<double>(offer.frame_bytes);
+        const double cost = offer.seconds + (b < others ? other_price : price) *
+                                                static_cast<double>(offer.frame_bytes);
         if (best != nullptr && cost >= least) continue;
         best = &offer;
         least = cost;
@@ -229,9 +231,8 @@ std::vector<FrontierPoint> Unbeaten(std::vector<FrontierPoint> points) {
 
 std::optional<FrontierPoint> FastestWithin(const PlanSpace& space, int64_t arena_bytes) {
   Packing packing(space, arena_bytes);
-  double price = 0.0;
+  double price = 0.0, cheap = kCheapest;
   if (!packing.Place(price)) {
-    double cheap = kCheapest;
     price = kDearest;
     if (!packing.Place(price)) return std::nullopt;
     while (price > kPriceStep * cheap) {
@@ -240,13 +241,24 @@ std::optional<FrontierPoint> FastestWithin(const PlanSpace& space, int64_t arena
     }
   }
   std::optional<FrontierPoint> best;
-  for (const double factor : kStarts) {
-    if (!packing.Place(price * factor)) continue;
+  const auto fill = [&] {
     packing.Fill();
     const MixPrice found = space.Price(packing.mix());
     if (!best.has_value() || found.seconds < best->price.seconds) best = {packing.mix(), found};
+  };
+  for (const double factor : kStarts) {
+    if (!packing.Place(price * factor)) continue;
+    fill();
     if (price == 0.0 || space.blocks() > kFewBlocks) break;
   }
+  if (price == 0.0) return best;
+  // Between two prices lie many blocks that change alike: as many of the first as fit.
+  size_t fit = 0, none = space.blocks();
+  while (none - fit > 1) {
+    const size_t middle = fit + (none - fit) / 2;
+    (packing.Place(price, middle, cheap) ? fit : none) = middle;
+  }
+  if (packing.Place(price, fit, cheap)) fill();
   return best;
 }
 

@@ -3,10 +3,11 @@
 //
 // A plan for a budget: every block, from the first, takes the recipe that is cheapest at a price
 // per byte of frame, of those that fit over the frames before it; the price is the lowest at which
-// all blocks fit. What of the budget is left then goes block by block to where a byte saves the
-// most time. The price is what makes it a walk along the convex hull of each kind's recipes; that
-// every block looks at its own place in the arena lets the first blocks, with the least below them,
-// take those that unfold the most in backward.
+// all blocks fit. At the next lower price many blocks may change alike, and all of them no longer
+// fit: as many of the first do as fit. What of the budget is left then goes block by block to where
+// a byte saves the most time. The price is what makes it a walk along the convex hull of each
+// kind's recipes; that every block looks at its own place in the arena lets the first blocks, with
+// the least below them, take those that unfold the most in backward.
 #ifndef WORKER_PROGRAM_PLANNING_FRONTIER_H_
 #define WORKER_PROGRAM_PLANNING_FRONTIER_H_
 

@@ -76,7 +76,7 @@ void AddType(const BlockType& type, Fingerprint& text) {
 std::string FingerprintOf(const Program& program, const LowerOptions& options,
                           const FormsAllowed& allowed) {
   Fingerprint text;
-  text.Add(allowed.fidelity, allowed.on_host);
+  text.Add(allowed.fidelity, allowed.on_host, allowed.least_code_bits);
   text.AddKey(options.key);
   for (const double rate : options.machine.rates.per_second) text.Add(rate);
   text.Add(options.machine.threads, options.machine.cpu, program.compute, program.config.vocabulary,

@@ -74,11 +74,34 @@ class PlanSpaceBuilder {
         kind.block = static_cast<int>(b);
         kind.d_input_wanted = trained;
         kind.decided = block.layer >= 0;
-        RETURN_IF_ERROR(AddChoices(kind));
       }
       trained = trained || AnyTrainable(block);
     }
+    return AddAllChoices();
+  }
+
+  // Of kinds that are alike but for what lies before them, as a first layer and the others, recipes
+  // are looked for once: for that of the last, which the most blocks have.
+  absl::Status AddAllChoices() {
+    std::map<int, const BlockKind*> searched;  // By block type.
+    for (size_t k = space_.kinds_.size(); k-- > 0;) {
+      BlockKind& kind = space_.kinds_[k];
+      const BlockKind*& like = searched[program_.blocks[static_cast<size_t>(kind.block)].type];
+      if (like == nullptr) {
+        RETURN_IF_ERROR(AddChoices(kind));
+        like = &kind;
+      } else {
+        RETURN_IF_ERROR(AddPriced(kind, PricerOf(kind, std::nullopt), RecipesOf(*like)));
+        if (kind.decided) LeaveUnbeaten(kind.choices, limits_);
+      }
+    }
     return absl::OkStatus();
+  }
+
+  static std::vector<Recipe> RecipesOf(const BlockKind& kind) {
+    std::vector<Recipe> recipes;
+    for (const Choice& choice : kind.choices) recipes.push_back(choice.recipe);
+    return recipes;
   }
 
   BlockPricer PricerOf(const BlockKind& kind, std::optional<int> behind) const {
@@ -98,9 +121,8 @@ class PlanSpaceBuilder {
                             .rates = options_.machine.rates};
     RETURN_IF_ERROR(AddPriced(kind, pricer, CandidateRecipes(query, limits_)));
     LeaveUnbeaten(kind.choices, limits_);
-    std::vector<Recipe> unbeaten;
-    for (const Choice& choice : kind.choices) unbeaten.push_back(choice.recipe);
-    RETURN_IF_ERROR(AddPriced(kind, pricer, FormRecipes(type, unbeaten, uses.serving, allowed_)));
+    RETURN_IF_ERROR(
+        AddPriced(kind, pricer, FormRecipes(type, RecipesOf(kind), uses.serving, allowed_)));
     LeaveUnbeaten(kind.choices, limits_);
     return absl::OkStatus();
   }

@@ -1,6 +1,7 @@
 #include "worker/program/planning/predict.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -164,22 +165,24 @@ class PlanPredictor {
     for (int k = 0; k <= layers_; ++k) Add(facts_.space.RecomputeMix(k));
   }
 
-  // The frontier, where a plan with more bytes is always faster: evaluation may need the more
-  // arena.
-  void AddFrontier(size_t most, const std::vector<int64_t>& limits) {
+  // The frontier below so many bytes, where a plan with more bytes is always faster: evaluation may
+  // need the more arena.
+  void AddFrontier(const PlanList& list, int64_t below) {
     std::vector<std::pair<int64_t, const Mix*>> mixes;  // By falling bytes.
     for (const FrontierPoint& point : facts_.frontier) {
       const int64_t bytes = job_.With(point.price.arena_bytes).total();
-      if (mixes.empty() || bytes < mixes.back().first) mixes.push_back({bytes, &point.mix});
+      const int64_t last = mixes.empty() ? below : mixes.back().first;
+      if (bytes < last) mixes.push_back({bytes, &point.mix});
     }
+    if (mixes.empty()) return;
     const auto add_within = [&](int64_t limit) {
       for (const auto& [bytes, mix] : mixes) {
         if (bytes <= limit) return Add(*mix);
       }
     };
-    for (int64_t limit : limits) add_within(limit);
+    for (int64_t limit : list.limits) add_within(limit);
     const int64_t largest = mixes.front().first, smallest = mixes.back().first;
-    const int64_t steps = static_cast<int64_t>(most) - 1;
+    const int64_t steps = static_cast<int64_t>(list.most_mixes) - 1;
     for (int64_t i = 0; i <= steps; ++i)
       add_within(smallest + (largest - smallest) / std::max<int64_t>(steps, 1) * i);
   }
@@ -201,14 +204,13 @@ class PlanPredictor {
     }
   }
 
-  std::vector<Prediction> Take() {
-    std::stable_sort(predictions_.begin(), predictions_.end(),
-                     [](const Prediction& a, const Prediction& b) {
-                       return std::pair(a.relative_work, a.bytes.total()) <
-                              std::pair(b.relative_work, b.bytes.total());
-                     });
-    return std::move(predictions_);
+  int64_t smallest() const {
+    int64_t bytes = std::numeric_limits<int64_t>::max();
+    for (const Prediction& each : predictions_) bytes = std::min(bytes, each.bytes.total());
+    return bytes;
   }
+
+  std::vector<Prediction> Take() { return std::move(predictions_); }
 
  private:
   const PlanFacts& facts_;
@@ -231,17 +233,33 @@ absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
 absl::StatusOr<std::vector<Prediction>> PredictPlans(const Program& program,
                                                      const PredictOptions& options,
                                                      const PlanList& list) {
-  const FormsAllowed allowed = {.fidelity = list.fidelity, .on_host = list.host_bytes > 0};
+  FormsAllowed allowed = {.fidelity = list.fidelity, .on_host = list.host_bytes > 0};
+  const bool chain = IsChain(program), codes = list.fidelity == Fidelity::kApproximate;
+  if (!chain) allowed.least_code_bits = kFewestCodeBits;
+  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
+  const int layers = static_cast<int>(program.config.layers);
   ASSIGN_OR_RETURN(const std::shared_ptr<const PlanFacts> facts,
                    PlanFactsOf(program, options.lower, allowed));
-  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
-  PlanPredictor predictor(*facts, job, static_cast<int>(program.config.layers));
-  if (!facts->frontier.empty()) {
-    if (list.recompute_plans) predictor.AddRecomputePlans();
-    predictor.AddFrontier(list.most_mixes, list.limits);
-  }
+  PlanPredictor predictor(*facts, job, layers);
+  if (chain && list.recompute_plans) predictor.AddRecomputePlans();
+  predictor.AddFrontier(list, std::numeric_limits<int64_t>::max());
   predictor.AddLowered(list.host_bytes);
-  return predictor.Take();
+  const int64_t smallest = predictor.smallest();
+  std::vector<Prediction> predictions = predictor.Take();
+  if (chain && codes) {  // What fewer bits save is for those whom more bits leave no plan.
+    allowed.least_code_bits = kFewestCodeBits;
+    ASSIGN_OR_RETURN(const std::shared_ptr<const PlanFacts> fewer,
+                     PlanFactsOf(program, options.lower, allowed));
+    PlanPredictor smaller(*fewer, job, layers);
+    smaller.AddFrontier(list, smallest);
+    for (Prediction& prediction : smaller.Take()) predictions.push_back(std::move(prediction));
+  }
+  std::stable_sort(predictions.begin(), predictions.end(),
+                   [](const Prediction& a, const Prediction& b) {
+                     return std::pair(a.relative_work, a.bytes.total()) <
+                            std::pair(b.relative_work, b.bytes.total());
+                   });
+  return predictions;
 }
 
 absl::Status Verify(const Program& program, const Prediction& prediction,

@@ -22,7 +22,7 @@ namespace snug::program {
 // with next to nothing left out.
 struct RecipeLimits {
   int rivals = 2;  // A way stays while fewer than this many others take no more bytes and time.
-  double least_gain = 1e-3;  // Of the block's time: what a way with more bytes must save.
+  double least_gain = 5e-4;  // Of the block's time: what a way with more bytes must save.
   double least_drop = 0.01;  // Of keep's peak: what a way that is kept for its peak must save.
 };
 
