@@ -252,6 +252,7 @@ absl::StatusOr<std::vector<Device>> Daemon::FindDevices() {
   }
   ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(config_, host));
   ASSIGN_OR_RETURN(host_bytes_, HostBudgetOf(config_, devices, host));
+  for (Device& device : devices) device.host_bytes = host_bytes_;
   RETURN_IF_ERROR(MeasureDevices(Launcher(), devices));
   if (gpu_watch_ != nullptr) RETURN_IF_ERROR(WriteKnownGpus(config_.state_dir(), devices));
   for (const Device& device : devices)

@@ -202,7 +202,8 @@ PlanMachine MachineOf(const Device& device, int threads) {
   return {.threads = threads,
           .gpu = device.is_gpu(),
           .context_bytes = device.context_bytes,
-          .rates = RatesOf(device)};
+          .rates = RatesOf(device),
+          .host_bytes = device.is_gpu() ? device.host_bytes : 0};
 }
 
 PlanMachine MachineOf(const Device& device) {

@@ -73,7 +73,8 @@ struct Device {
   int64_t total_bytes = 0;
   int threads_per_job = 0;  // Of cpu:N; 0: ThreadShares divides them.
   int max_jobs = kMaxJobsPerDevice;
-  Gpu gpu = {};  // Of gpu:N; in trouble: as it was known.
+  Gpu gpu = {};            // Of gpu:N; in trouble: as it was known.
+  int64_t host_bytes = 0;  // Of the host's memory, what plans may use beside all devices.
   // What the node measured of the device's worker: bytes that its process counts for before it
   // holds a model, and which way of multiplying is fastest for what, in the worker's own words.
   int64_t context_bytes = 0;

@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<program::Prediction>> Predictions(const program::Prog
   RETURN_IF_ERROR(CheckHostBudget(spec, "what memory.optimizer puts there", state));
   if (spec.memory().stash().empty()) {
     list.fidelity = FidelityOf(spec);
-    list.host_bytes = HostBudgetBytes(spec).value_or(state) - state;
+    list.host_bytes = HostBudgetBytes(spec).value_or(std::max(state, list.host_bytes)) - state;
     ASSIGN_OR_RETURN(std::vector<program::Prediction> plans,
                      program::PredictPlans(program, options, list));
     RETURN_IF_ERROR(VerifyChoices(program, options, list.limits, plans));
@@ -228,6 +228,7 @@ absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
                                                const v1::JobSpec& spec, const RowLengths& lengths,
                                                const PlanMachine& machine, program::PlanList list) {
   list.limits.push_back(BudgetBytes(spec));
+  list.host_bytes = machine.host_bytes;
   return PlansOf(program, spec, OptionsFor(program, spec, lengths, machine), list);
 }
 
@@ -236,7 +237,7 @@ absl::StatusOr<bool> AnyPlanFits(const program::Program& program, const v1::JobS
                                  const PlanLimits& limits) {
   const absl::StatusOr<std::vector<v1::Plan>> smallest =
       PlansOf(program, spec, OptionsFor(program, spec, lengths, machine),
-              {.recompute_plans = false, .most_mixes = 1});
+              {.recompute_plans = false, .most_mixes = 1, .host_bytes = machine.host_bytes});
   // A pinned plan that offloads more than memory.host_budget allows.
   if (absl::IsInvalidArgument(smallest.status())) return false;
   RETURN_IF_ERROR(smallest.status());

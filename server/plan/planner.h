@@ -45,6 +45,9 @@ struct PlanMachine {
   bool gpu = false;
   int64_t context_bytes = 0;
   program::MachineRates rates = {};
+  // What plans may offload to where a job leaves memory.host_budget open: beside a GPU what the node
+  // can spare; nothing beside a CPU, whose memory is the host's.
+  int64_t host_bytes = 0;
   auto operator<=>(const PlanMachine&) const = default;
 };
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/bytes.h"
@@ -45,6 +47,30 @@ class PlannerTest : public testing::Test {
   v1::JobSpec spec_;
   program::Program program_;
 };
+
+// Beside a GPU plans offload within what the node has, where the job leaves it open, or within its
+// budget; beside a CPU, whose memory it is, they offload where the job asks for it.
+TEST_F(PlannerTest, WhatTheNodeCanSpareIsForAGpusPlans) {
+  const auto most_on_host = [&](bool gpu, int64_t host_bytes, const char* budget) {
+    spec_.mutable_memory()->set_host_budget(budget);
+    const PlanMachine machine = {
+        .threads = 2, .gpu = gpu, .context_bytes = 1000, .host_bytes = host_bytes};
+    int64_t most = 0;
+    for (const v1::Plan& plan : *PlansFor(program_, spec_, {}, machine))
+      most = std::max(most, plan.host_bytes());
+    return most;
+  };
+  const int64_t all = most_on_host(true, int64_t{1} << 40, "auto");
+  EXPECT_GT(all, 0);
+  EXPECT_EQ(most_on_host(true, int64_t{1} << 40, ""), all);
+  EXPECT_EQ(most_on_host(true, 0, "auto"), 0);
+  const int64_t some = most_on_host(true, all - 1, "auto");
+  EXPECT_GT(some, 0);
+  EXPECT_LT(some, all);
+  EXPECT_EQ(most_on_host(true, int64_t{1} << 40, absl::StrCat(all - 1).c_str()), some);
+  EXPECT_EQ(most_on_host(false, 0, "auto"), 0);
+  EXPECT_EQ(most_on_host(false, 0, "1TiB"), all);
+}
 
 TEST_F(PlannerTest, FastestFirstFromKeepWithEveryRecomputePlanAndTheMixesBetween) {
   const std::vector<v1::Plan> plans = Plans({});
