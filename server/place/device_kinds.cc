@@ -116,7 +116,7 @@ absl::StatusOr<Device> GivenDevice(const v1::GivenMachine& given,
   if (!device.ok()) return device;
   if (given.device_memory_bytes() < 0 || given.host_memory_bytes() < 0)
     return absl::InvalidArgumentError("machine: a number of bytes is below 0");
-  device->host_bytes = given.host_memory_bytes();
+  if (given.host_memory_bytes() > 0) device->host_bytes = given.host_memory_bytes();
   if (given.device_memory_bytes() > 0) device->capacity_bytes = given.device_memory_bytes();
   if (device->capacity_bytes > 0) return device;
   return absl::InvalidArgumentError(

@@ -28,10 +28,13 @@ JobQueue::Key KeyOf(const QueuedJob& job) { return {-job.priority, job.order, jo
 int64_t LeastOn(const QueuedJob& job, const DeviceState& device) {
   const auto plans = job.plans.find(device.name);
   if (plans == job.plans.end() || plans->second.empty()) return -1;
-  int64_t least = INT64_MAX;
-  for (const PlanNeeds& needs : plans->second)
+  int64_t alone = INT64_MAX, with_host = INT64_MAX;
+  for (const PlanNeeds& needs : plans->second) {
+    int64_t& least = needs.host_bytes == 0 ? alone : with_host;
     if (needs.host_bytes <= device.host_capacity_bytes) least = std::min(least, needs.bytes);
-  return least <= std::min(device.capacity_bytes, job.budget_bytes) ? least : -1;
+  }
+  const int64_t most = std::min(device.capacity_bytes, job.budget_bytes);
+  return alone <= most ? alone : with_host <= most ? with_host : -1;
 }
 
 SharedWeights Room::SharedBy(const QueuedJob& job) const {
@@ -55,8 +58,7 @@ int Room::FastestWithin(const QueuedJob& job, const Limits& limits) const {
     const bool fits = device_.shared.Beside(needs.bytes, shared) <= limits.free &&
                       BesideHead(needs.bytes, shared) <= limits.left &&
                       needs.host_bytes <= limits.host;
-    if (fits && needs.bytes <= most && needs.threads <= threads)
-      return static_cast<int>(plan);
+    if (fits && needs.bytes <= most && needs.threads <= threads) return static_cast<int>(plan);
   }
   return -1;
 }

@@ -1,6 +1,7 @@
 #include "server/plan/planner.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -71,15 +72,22 @@ std::string Exactly(int64_t bytes) {
   return absl::StrCat(FormatBytes(bytes), " (", bytes, " bytes)");
 }
 
-// What is chosen for a limit is lowered in full before anybody relies on it.
+// What is chosen for a limit, and what is chosen where nothing of the host's memory is free, is
+// lowered in full before anybody relies on it. `state` of that memory is taken under every plan.
 absl::Status VerifyChoices(const program::Program& program, const program::PredictOptions& options,
-                           const std::vector<int64_t>& limits,
+                           const std::vector<int64_t>& limits, int64_t state,
                            const std::vector<program::Prediction>& plans) {
-  std::set<int> chosen;
-  for (int64_t limit : limits) chosen.insert(program::FastestThatFits(plans, limit));
-  chosen.erase(-1);
-  for (int index : chosen)
-    RETURN_IF_ERROR(program::Verify(program, plans[static_cast<size_t>(index)], options));
+  std::set<const program::Prediction*> chosen;
+  for (int64_t limit : limits) {
+    for (const int64_t host : {std::numeric_limits<int64_t>::max(), state}) {
+      const auto fastest = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) {
+        return plan.bytes.total() <= limit && plan.bytes.host <= host;
+      });
+      if (fastest != plans.end()) chosen.insert(&*fastest);
+    }
+  }
+  for (const program::Prediction* plan : chosen)
+    RETURN_IF_ERROR(program::Verify(program, *plan, options));
   return absl::OkStatus();
 }
 
@@ -114,7 +122,7 @@ absl::StatusOr<std::vector<program::Prediction>> Predictions(const program::Prog
     list.host_bytes = HostBudgetBytes(spec).value_or(std::max(state, list.host_bytes)) - state;
     ASSIGN_OR_RETURN(std::vector<program::Prediction> plans,
                      program::PredictPlans(program, options, list));
-    RETURN_IF_ERROR(VerifyChoices(program, options, list.limits, plans));
+    RETURN_IF_ERROR(VerifyChoices(program, options, list.limits, state, plans));
     return plans;
   }
   ASSIGN_OR_RETURN(const program::Plan pinned, program::PinnedPlan(program, PatternsOf(spec)));
@@ -237,7 +245,7 @@ absl::StatusOr<bool> AnyPlanFits(const program::Program& program, const v1::JobS
                                  const PlanLimits& limits) {
   const absl::StatusOr<std::vector<v1::Plan>> smallest =
       PlansOf(program, spec, OptionsFor(program, spec, lengths, machine),
-              {.recompute_plans = false, .most_mixes = 1, .host_bytes = machine.host_bytes});
+              {.recompute_plans = false, .most_mixes = 1});
   // A pinned plan that offloads more than memory.host_budget allows.
   if (absl::IsInvalidArgument(smallest.status())) return false;
   RETURN_IF_ERROR(smallest.status());

@@ -45,8 +45,8 @@ struct PlanMachine {
   bool gpu = false;
   int64_t context_bytes = 0;
   program::MachineRates rates = {};
-  // What plans may offload to where a job leaves memory.host_budget open: beside a GPU what the node
-  // can spare; nothing beside a CPU, whose memory is the host's.
+  // What plans may offload to where a job leaves memory.host_budget open: beside a GPU what the
+  // node can spare; nothing beside a CPU, whose memory is the host's.
   int64_t host_bytes = 0;
   auto operator<=>(const PlanMachine&) const = default;
 };
@@ -84,7 +84,8 @@ struct PlanLimits {
   int64_t host_bytes = INT64_MAX;
 };
 
-// Whether PlansFor would have a plan within the limits, without working out the others.
+// Whether PlansFor would have a plan within the limits, without working out the others; one that
+// offloads where the job names a budget for it.
 absl::StatusOr<bool> AnyPlanFits(const program::Program& program, const v1::JobSpec& spec,
                                  const RowLengths& lengths, const PlanMachine& machine,
                                  const PlanLimits& limits);

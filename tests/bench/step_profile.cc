@@ -96,7 +96,7 @@ absl::StatusOr<Profile> RunSteps(train::Trainer& trainer, int steps) {
       ops += seconds;
     }
     profile.parts["optimizer"].push_back(end - applied);
-    profile.parts["zeroing, batch, gradient norm"].push_back(applied - wall - ops);
+    profile.parts["batch, gradient norm"].push_back(applied - wall - ops);
     profile.documents.clear();
     for (int64_t row : trainer.epoch_plan().Batch(step.micro_batches.end - 1)) {
       profile.documents.push_back(trainer.dataset().tokens(row));

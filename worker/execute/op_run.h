@@ -28,7 +28,7 @@ struct OpRun {
   std::array<View, program::kMaxInputs> d_in;
   int64_t first_row = 0;   // In a loop: of all rows, the first of this pass.
   uint8_t accumulate = 0;  // Bit i: d_in[i] is added into what is there.
-  uint8_t begins = 0;      // Bit i: the gradient of parameter i is not: nothing of use is there.
+  uint8_t begins = 0;  // Bit i: the gradient of parameter i begins: what is there is of no use.
   std::array<ParameterView, kMaxParameters> parameters;
   const Batch* batch = nullptr;
   StepScalars scalars;

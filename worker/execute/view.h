@@ -39,7 +39,7 @@ struct View {
   }
 };
 
-// One parameter as ops read it. `gradient` is fp32, of the same shape, added into; absent when the
+// One parameter as ops read it. `gradient` is fp32, of the same shape; absent when the
 // parameter is frozen.
 struct ParameterView {
   View value;

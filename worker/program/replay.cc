@@ -70,8 +70,13 @@ std::vector<Stash> StashesOfSlots(const Tape& tape) {
       } else if (i >= line.op->outputs.size()) {
         stash = Stash::kTwoBit;  // Behind the op's own results.
       } else {
-        for (Stash form : kAllStashes)
-          if (PackOf(form) == line.op) stash = form;
+        // By their code: a sample's rows are drawn in two ways.
+        for (Stash form : kAllStashes) {
+          const Op* pack = PackOf(form);
+          if (pack != nullptr && pack->code == line.op->code &&
+              pack->attributes.code_bits == line.op->attributes.code_bits)
+            stash = form;
+        }
       }
     }
   }

@@ -108,7 +108,7 @@ struct Instruction {
   int16_t event = -1;      // kRecord, kWait: of the tape's, which may be recorded again.
   const Op* op = nullptr;  // What runs, with its attributes; kCopy: none.
   int32_t block = 0;       // Of the program: the op's place, by which messages name it
-  int32_t op_index = 0;    // and by which it draws random numbers. A form's: of the value's op.
+  int32_t op_index = 0;    // and by which it draws. A form's: of the value's op, in its pass.
   Wanted wanted;           // Backward.
   Operands operands;       // kCopy: from in[0] to out[0].
   std::array<int32_t, kMaxOpParameters> parameters = {-1, -1, -1, -1};  // Of Program::parameters.

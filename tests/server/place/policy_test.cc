@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "server/place/ledger.h"
+#include "server/place/room.h"
 
 namespace snug::server {
 namespace {
@@ -433,6 +434,19 @@ TEST(PolicyTest, TheHostsMemoryIsKeptForTheFirstThatNeedsIt) {
   EXPECT_THAT(decision.waiting.at("large"),
               testing::HasSubstr("of the host's memory than the 20 B that"));
   EXPECT_THAT(decision.infeasible, ElementsAre("never"));
+}
+
+// The room that is kept for who waits first is that of a plan of the device alone, where one fits:
+// nobody keeps the host's memory for the other.
+TEST(PolicyTest, WhoCanDoWithoutTheHostIsKeptRoomToDoSo) {
+  std::vector<DeviceState> devices = {{.name = "gpu:0", .capacity_bytes = 100}};
+  devices[0].host_capacity_bytes = 50;
+  const QueuedJob either{.plans = {{"gpu:0", {PlanNeeds(60, 1), PlanNeeds(20, 1, 40)}}}};
+  EXPECT_EQ(LeastOn(either, devices[0]), 60);
+  const QueuedJob host_alone{.plans = {{"gpu:0", {PlanNeeds(200, 1), PlanNeeds(20, 1, 40)}}}};
+  EXPECT_EQ(LeastOn(host_alone, devices[0]), 20);
+  const QueuedJob too_much{.plans = {{"gpu:0", {PlanNeeds(200, 1), PlanNeeds(20, 1, 60)}}}};
+  EXPECT_EQ(LeastOn(too_much, devices[0]), -1);
 }
 
 // Each device keeps its own account.

@@ -48,6 +48,7 @@ TEST(PlanMemoTest, OtherBlocksKeysAndMachinesAreOtherFacts) {
   EXPECT_NE(*PlanFactsOf(ModelOf(3), narrower, {}), facts);
   EXPECT_NE(*PlanFactsOf(ModelOf(3), options, {.fidelity = Fidelity::kUnbiased}), facts);
   EXPECT_NE(*PlanFactsOf(ModelOf(3), options, {.on_host = true}), facts);
+  EXPECT_NE(*PlanFactsOf(ModelOf(3), options, {.least_code_bits = kFewestCodeBits}), facts);
 }
 
 // They lie in the arena, which their plans are priced by.

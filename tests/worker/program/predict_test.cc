@@ -193,6 +193,24 @@ TEST(PredictTest, FormsAreMixedBlockByBlock) {
             std::min_element(exact.begin(), exact.end(), smaller)->bytes.total());
 }
 
+// Plans that offload are as small as any: they hide none that leave the host alone.
+TEST(PredictTest, PlansOnTheHostHideNoOthers) {
+  const Program program = *BuildProgram(Small(), LoraMode());
+  PredictOptions options = Tokens(4096);
+  options.lower.machine.cpu = false;
+  const auto smallest_alone = [&](int64_t host_bytes) {
+    const PlanList list = {.fidelity = Fidelity::kApproximate, .host_bytes = host_bytes};
+    int64_t smallest = INT64_MAX, on_host = 0;
+    for (const Prediction& plan : *PredictPlans(program, options, list)) {
+      on_host = std::max(on_host, plan.bytes.host);
+      if (plan.bytes.host == 0) smallest = std::min(smallest, plan.bytes.total());
+    }
+    EXPECT_EQ(on_host > 0, host_bytes > 0);
+    return smallest;
+  };
+  EXPECT_EQ(smallest_alone(int64_t{1} << 40), smallest_alone(0));
+}
+
 // The composition at the peak and the alignment make up the arena.
 TEST(PredictTest, ComponentsOfThePeakSumToTheArena) {
   const Program program = *BuildProgram(Small(), LoraMode());

@@ -1,5 +1,5 @@
 // z = xhat gamma (+ beta), for each vector of a row that gamma is as wide as. Backward: dxhat = dz
-// gamma, dgamma += the sum of dz xhat over all vectors, dbeta += that of dz.
+// gamma, dgamma (+)= the sum of dz xhat over all vectors, dbeta (+)= that of dz.
 #include "kernels/affine.h"
 
 #include "worker/execute/ops/kernel_call.h"

@@ -1,5 +1,5 @@
 // x[i] = scale E[ids[i]], of tokens, positions or token types; E (V, C), x (N, C). Backward:
-// dE[ids[i]] += scale dx[i], in the order of the rows.
+// dE[ids[i]] (+)= scale dx[i], in the order of the rows.
 //
 // With NEFTune (Jain et al. 2023) noise from [-m, m] is added to x in training, m = alpha /
 // sqrt(T C). T is the length of the row's document, as the paper has it; transformers takes the

@@ -115,6 +115,7 @@ void GradientProduct(const OpRun& run, const Stacked& stacked, const View& dza, 
 void ParameterGradients(const OpRun& run) {
   const Stacked stacked(run);
   const View &z = run.in[0], &dza = run.d_out[0];
+  if (dza.rows == 0) return;  // No product would write the sum.
   if (IsSample(z)) {
     const Sample sample = SampleIn(z, run.parameters[0].value.width);
     const Scratch weighted(run, sample.rows.rows, dza.width, dza.dtype);

@@ -1,8 +1,8 @@
 // y = x + s A[:, ids]^T B^T, s = scale times the embedding's own: the adapter of an embedding, as
 // PEFT has it. A (R, V) and B (C, R) fp32, x and y (N, C) in the compute dtype; in bf16 the sum is
 // taken in fp32 and rounded once. The table itself is frozen, so x has no gradient.
-// Backward: dB += s dy^T za, dA[:, ids[i]] += s dy[i] B in the order of the rows, where the columns
-// za[i] = A[:, ids[i]] are gathered anew.
+// Backward: dB (+)= s dy^T za, dA[:, ids[i]] (+)= s dy[i] B in the order of the rows, where the
+// columns za[i] = A[:, ids[i]] are gathered anew.
 #include "kernels/columns.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"

@@ -1,7 +1,8 @@
 // x = p W^T + b of tokens that stand for a patch; the first tokens of an image stand for none, and
 // x[t] is the row of t there. p (N, C*P*P) is the batch's and 0 where there is no patch; W
 // (D, C*P*P), b (D), the rows (D) each, x (N, D). All images have as many tokens.
-// Backward: dW += dx^T p, db += the sum of dx over patches, a row's gradient its sum over images.
+// Backward: dW (+)= dx^T p, db (+)= the sum of dx over patches, a row's gradient its sum over
+// images.
 #include "worker/execute/ops/bias.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"

@@ -1,5 +1,5 @@
 // z = x r (offset + gamma), r = 1 / sqrt(mean x^2 + eps), of each vector of a row that gamma is as
-// wide as. Backward from x and r, into dx or added to it; dgamma += the sum over all vectors.
+// wide as. Backward from x and r, into dx or added to it; dgamma (+)= the sum over all vectors.
 #include "kernels/rms_norm.h"
 
 #include "worker/execute/ops/kernel_call.h"

@@ -118,7 +118,8 @@ void ScriptWriter::EndGradients(const Node& node) {
     Line line = NewLine(node, Direction::kBackward);
     line.kind = Instruction::Kind::kUpdate;
     line.op = nullptr;
-    line.parameters = {parameter, kNone, kNone};
+    line.parameters.fill(kNone);
+    line.parameters[0] = parameter;
     line.wanted = {};
     line.operands.in[0].slot = parameter_gradient_[Index(parameter)];
     At(line.operands.in[0].slot).last = Now();

@@ -60,7 +60,7 @@ Pass PassOf(const Tape& tape, size_t block, Direction direction) {
   return pass;
 }
 
-// Whether an op of no block makes a form of a value that was made just before.
+// Whether the line makes a form of a value that was made just before.
 bool WritesForm(const Instruction& line) {
   const bool first_time = line.direction == Direction::kForward && !line.recomputed;
   return first_time && line.op != nullptr &&

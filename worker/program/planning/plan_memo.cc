@@ -84,6 +84,8 @@ std::string FingerprintOf(const Program& program, const LowerOptions& options,
   for (const BlockType& type : program.types) AddType(type, text);
   for (const Block& block : program.blocks) {
     text.Add(block.type, block.layer >= 0);
+    text.AddList(block.inputs);
+    text.AddList(block.outputs);
     for (int index : block.parameters) {
       const Parameter& parameter = program.parameters[static_cast<size_t>(index)];
       // A gradient that is released lies in the arena.

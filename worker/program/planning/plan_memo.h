@@ -44,7 +44,7 @@ absl::StatusOr<std::shared_ptr<const PlanFacts>> PlanFactsOf(const Program& prog
                                                              const LowerOptions& options,
                                                              const FormsAllowed& allowed);
 
-// 200 KB each for 80 layers.
+// 400 KB each for 80 layers.
 inline constexpr size_t kMostPlanFacts = 64;
 
 }  // namespace snug::program

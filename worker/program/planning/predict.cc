@@ -243,11 +243,11 @@ absl::StatusOr<std::vector<Prediction>> PredictPlans(const Program& program,
   PlanPredictor predictor(*facts, job, layers);
   if (chain && list.recompute_plans) predictor.AddRecomputePlans();
   predictor.AddFrontier(list, std::numeric_limits<int64_t>::max());
+  const int64_t smallest = predictor.smallest();  // Without the host's memory.
   predictor.AddLowered(list.host_bytes);
-  const int64_t smallest = predictor.smallest();
   std::vector<Prediction> predictions = predictor.Take();
   if (chain && codes) {  // What fewer bits save is for those whom more bits leave no plan.
-    allowed.least_code_bits = kFewestCodeBits;
+    allowed = {.fidelity = list.fidelity, .least_code_bits = kFewestCodeBits};
     ASSIGN_OR_RETURN(const std::shared_ptr<const PlanFacts> fewer,
                      PlanFactsOf(program, options.lower, allowed));
     PlanPredictor smaller(*fewer, job, layers);
