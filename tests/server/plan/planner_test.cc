@@ -57,7 +57,8 @@ TEST_F(PlannerTest, WhatTheNodeCanSpareIsForAGpusPlans) {
     const PlanMachine machine = {
         .threads = 2, .gpu = gpu, .context_bytes = 1000, .host_bytes = host_bytes};
     int64_t most = 0;
-    for (const v1::Plan& plan : *PlansFor(program_, spec_, {}, machine))
+    const std::vector<v1::Plan> plans = *PlansFor(program_, spec_, {}, machine);
+    for (const v1::Plan& plan : plans)
       most = std::max(most, plan.host_bytes());
     return most;
   };
