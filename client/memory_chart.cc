@@ -26,6 +26,11 @@ constexpr const char* kPlain = "\033[0m";
 constexpr std::pair<const char*, char> kForms[] = {
     {"int8", '8'}, {"int4", '4'}, {"two_bit", '2'}, {"sampled", 'S'}};
 
+int64_t FormBytes(const v1::LiveBytes& live, const char* kind) {
+  const auto found = live.form_bytes().find(kind);
+  return found == live.form_bytes().end() ? 0 : found->second;
+}
+
 int64_t TotalAt(const MemoryChart& chart, size_t instant) {
   int64_t total = 0;
   for (const MemoryLayer& layer : chart.layers) total += layer.bytes[instant];
@@ -86,14 +91,11 @@ MemoryChart MemoryChartOf(const v1::PlanJobResponse& reply) {
   add_fixed("inputs", 'i', memory.inputs_bytes() + memory.data_bytes());
   add("stash", 'K', [](const v1::LiveBytes& live) {
     int64_t kept = live.stash_bytes();
-    for (const auto& [kind, bytes] : live.form_bytes()) kept -= bytes;
+    for (const auto& [kind, letter] : kForms) kept -= FormBytes(live, kind);
     return kept;
   });
   for (const auto& [kind, letter] : kForms) {
-    add(kind, letter, [kind = std::string(kind)](const v1::LiveBytes& live) {
-      const auto found = live.form_bytes().find(kind);
-      return found == live.form_bytes().end() ? 0 : found->second;
-    });
+    add(kind, letter, [kind = kind](const v1::LiveBytes& live) { return FormBytes(live, kind); });
   }
   add("scratch", 's', [](const v1::LiveBytes& live) { return live.scratch_bytes(); });
   add("workspace", 'w', [](const v1::LiveBytes& live) { return live.workspace_bytes(); });

@@ -1,7 +1,6 @@
 #include "server/plan/planner.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -77,17 +76,14 @@ std::string Exactly(int64_t bytes) {
 absl::Status VerifyChoices(const program::Program& program, const program::PredictOptions& options,
                            const std::vector<int64_t>& limits, int64_t state,
                            const std::vector<program::Prediction>& plans) {
-  std::set<const program::Prediction*> chosen;
+  std::set<int> chosen;
   for (int64_t limit : limits) {
-    for (const int64_t host : {std::numeric_limits<int64_t>::max(), state}) {
-      const auto fastest = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) {
-        return plan.bytes.total() <= limit && plan.bytes.host <= host;
-      });
-      if (fastest != plans.end()) chosen.insert(&*fastest);
-    }
+    chosen.insert(program::FastestThatFits(plans, limit));
+    chosen.insert(program::FastestThatFits(plans, limit, state));
   }
-  for (const program::Prediction* plan : chosen)
-    RETURN_IF_ERROR(program::Verify(program, *plan, options));
+  chosen.erase(-1);
+  for (int index : chosen)
+    RETURN_IF_ERROR(program::Verify(program, plans[static_cast<size_t>(index)], options));
   return absl::OkStatus();
 }
 

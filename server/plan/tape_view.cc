@@ -1,6 +1,7 @@
 #include "server/plan/tape_view.h"
 
 #include <map>
+#include <numeric>
 
 #include "proto/snug/status_macros.h"
 #include "server/plan/plan_proto.h"
@@ -23,16 +24,19 @@ v1::LiveBytes ToProto(const program::LiveBytes& live, const program::Instruction
   return out;
 }
 
-// By instruction: bytes of forms on the device, by kind.
-std::vector<std::map<program::Stash, int64_t>> FormsOf(const program::Tape& tape) {
+// Of forms on the device, by kind: bytes by instruction.
+std::map<program::Stash, std::vector<int64_t>> FormsOf(const program::Tape& tape) {
   const std::vector<program::Stash> stashes = program::StashesOfSlots(tape);
-  std::vector<std::map<program::Stash, int64_t>> forms(tape.instructions.size());
+  std::map<program::Stash, std::vector<int64_t>> forms;
   for (size_t s = 0; s < tape.slots.size(); ++s) {
     const program::Slot& slot = tape.slots[s];
     if (slot.region != program::Region::kStash || stashes[s] == program::Stash::kKeep) continue;
-    for (int32_t t = slot.first; t <= slot.last; ++t)
-      forms[static_cast<size_t>(t)][stashes[s]] += slot.bytes;
+    std::vector<int64_t>& bytes = forms[stashes[s]];
+    bytes.resize(tape.instructions.size() + 1);
+    bytes[static_cast<size_t>(slot.first)] += slot.bytes;
+    bytes[static_cast<size_t>(slot.last) + 1] -= slot.bytes;
   }
+  for (auto& [stash, bytes] : forms) std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
   return forms;
 }
 
@@ -51,14 +55,14 @@ absl::StatusOr<program::Tape> TapeOf(const program::Program& program,
 
 std::vector<v1::LiveBytes> TimelineOf(const program::Tape& tape, size_t most) {
   const std::vector<program::LiveBytes> live = program::Timeline(tape);
-  const std::vector<std::map<program::Stash, int64_t>> forms = FormsOf(tape);
+  const std::map<program::Stash, std::vector<int64_t>> forms = FormsOf(tape);
   const size_t stretch = (live.size() + most - 1) / most;
   std::vector<v1::LiveBytes> timeline;
   size_t held = 0;  // Instructions in the last stretch.
   for (size_t t = 0; t < live.size(); ++t) {
     v1::LiveBytes now = ToProto(live[t], tape.instructions[t]);
-    for (const auto& [stash, bytes] : forms[t])
-      (*now.mutable_form_bytes())[program::RowOf(stash).name] = bytes;
+    for (const auto& [stash, bytes] : forms)
+      if (bytes[t] > 0) (*now.mutable_form_bytes())[program::RowOf(stash).name] = bytes[t];
     const bool begins =
         timeline.empty() || held == stretch || timeline.back().backward() != now.backward();
     if (begins) {

@@ -159,16 +159,17 @@ std::map<Stash, double> SharesOf(const Program& program, const Plan& plan) {
 absl::StatusOr<PlanFacts> WorkOut(const Program& program, const LowerOptions& options,
                                   const FormsAllowed& allowed) {
   PlanFacts facts;
-  std::vector<Plan> plans = FormPlans(program, allowed);
+  std::vector<Plan> plans;
   if (IsChain(program)) {
     ASSIGN_OR_RETURN(facts.space, PlanSpace::Make(program, options, allowed));
     facts.frontier = FrontierOf(facts.space);
     facts.keep_seconds = facts.space.Price(facts.space.RecomputeMix(0)).seconds;
   } else {  // Blocks that read more than the one before are not priced alone.
-    facts.recompute_plans = static_cast<size_t>(program.config.layers) + 1;
-    for (int k = static_cast<int>(program.config.layers); k >= 0; --k)
-      plans.insert(plans.begin(), RecomputePlan(program, k));
+    for (int k = 0; k <= static_cast<int>(program.config.layers); ++k)
+      plans.push_back(RecomputePlan(program, k));
+    facts.recompute_plans = plans.size();
   }
+  for (Plan& plan : FormPlans(program, allowed)) plans.push_back(std::move(plan));
   for (const Plan& plan : plans) {
     ASSIGN_OR_RETURN(LoweredPlan lowered, LowerPlan(program, plan, options));
     facts.lowered.push_back(std::move(lowered));

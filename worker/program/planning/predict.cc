@@ -272,10 +272,12 @@ absl::Status Verify(const Program& program, const Prediction& prediction,
                                           prediction.bytes.total(), " bytes and takes ", lowered));
 }
 
-int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes) {
+int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes,
+                    int64_t host_bytes) {
   int fastest = -1;
   for (size_t i = 0; i < predictions.size(); ++i) {
-    if (predictions[i].bytes.total() > budget_bytes) continue;
+    const Components& bytes = predictions[i].bytes;
+    if (bytes.total() > budget_bytes || bytes.host > host_bytes) continue;
     if (fastest < 0 ||
         predictions[i].relative_work < predictions[static_cast<size_t>(fastest)].relative_work)
       fastest = static_cast<int>(i);

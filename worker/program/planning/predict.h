@@ -107,8 +107,9 @@ absl::StatusOr<std::vector<Prediction>> PredictPlans(const Program& program,
 absl::Status Verify(const Program& program, const Prediction& prediction,
                     const PredictOptions& options);
 
-// Index of the fastest that fits, or -1.
-int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes);
+// Index of the fastest that fits, also in so much of the host's memory, or -1.
+int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes,
+                    int64_t host_bytes = INT64_MAX);
 
 }  // namespace snug::program
 

@@ -213,31 +213,45 @@ std::vector<Forms> MixturesOf(const FormsAllowed& allowed) {
   return mixtures;
 }
 
+// Which stashes can keep a value, by value.
+class Serving {
+ public:
+  explicit Serving(const std::vector<uint32_t>& bits) : bits_(bits) {}
+  bool By(Stash stash, size_t value) const {
+    return (bits_[value] >> static_cast<int>(stash) & 1) != 0;
+  }
+
+ private:
+  const std::vector<uint32_t>& bits_;
+};
+
+// Of what a block gives nothing is changed: that is the next one's to hold.
+Recipe WithForms(const BlockType& type, Recipe recipe, const Serving& serving, const Forms& forms,
+                 bool chunk) {
+  for (size_t v = 0; v < recipe.size(); ++v) {
+    if (std::count(type.outputs.begin(), type.outputs.end(), static_cast<int>(v)) > 0) continue;
+    const auto form =
+        std::find_if(forms.begin(), forms.end(), [&](Stash stash) { return serving.By(stash, v); });
+    if (chunk && serving.By(Stash::kChunk, v)) {
+      recipe[v] = Stash::kChunk;
+    } else if (recipe[v] == Stash::kKeep && form != forms.end()) {
+      recipe[v] = *form;
+    }
+  }
+  return recipe;
+}
+
 }  // namespace
 
 std::vector<Recipe> FormRecipes(const BlockType& type, const std::vector<Recipe>& recipes,
                                 const std::vector<uint32_t>& serving, const FormsAllowed& allowed) {
-  const auto serves = [&](size_t v, Stash stash) {
-    return (serving[v] >> static_cast<int>(stash) & 1) != 0;
-  };
   std::set<Recipe> known(recipes.begin(), recipes.end());
   std::vector<Recipe> found;
   for (const Forms& forms : MixturesOf(allowed)) {
     for (const bool chunk : {false, true}) {
-      for (Recipe recipe : recipes) {
-        for (size_t v = 0; v < recipe.size(); ++v) {
-          // What a block gives is the next one's to hold.
-          if (std::count(type.outputs.begin(), type.outputs.end(), static_cast<int>(v)) > 0)
-            continue;
-          const auto form = std::find_if(forms.begin(), forms.end(),
-                                         [&](Stash stash) { return serves(v, stash); });
-          if (chunk && serves(v, Stash::kChunk)) {
-            recipe[v] = Stash::kChunk;
-          } else if (recipe[v] == Stash::kKeep && form != forms.end()) {
-            recipe[v] = *form;
-          }
-        }
-        if (known.insert(recipe).second) found.push_back(std::move(recipe));
+      for (const Recipe& recipe : recipes) {
+        Recipe changed = WithForms(type, recipe, Serving(serving), forms, chunk);
+        if (known.insert(changed).second) found.push_back(std::move(changed));
       }
     }
   }
