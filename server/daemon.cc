@@ -223,8 +223,7 @@ LauncherSettings Daemon::Launcher() const {
           .worker_cuda = config_.worker_cuda(),
           .state_dir = config_.state_dir(),
           .socket = LauncherSocket(),
-          .cgroup = cgroup_,
-          .host_bytes = host_bytes_};
+          .cgroup = cgroup_};
 }
 
 // Before anything is started, which would be in the group, too.

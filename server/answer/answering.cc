@@ -113,6 +113,7 @@ absl::Status Answering::RunWorker(const std::string& id, const Lent& lent,
                                   v1::Assignment assignment, AnswerStream& stream) {
   *assignment.mutable_plan() = lent.plan;
   assignment.set_cap_bytes(lent.plan.peak_bytes());
+  assignment.set_most_bytes(lent.plan.peak_bytes());
   assignment.set_device(lent.device.name);
   assignment.set_context_bytes(lent.device.context_bytes);
   assignment.set_products(lent.device.products);

@@ -41,14 +41,16 @@ absl::Status MoveStaleAside(const std::string& dir) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot move ", dir, " aside"));
 }
 
-// What no plan of the device's workers comes to, whatever it is moved to: a worker that takes more
-// is one that leaks, and ends alone. 0: no limit, where the daemon starts workers in a control
-// group that is not handed over to it, and where a driver's memory is counted as well.
-int64_t MostBytes(const LauncherSettings& settings, const Device& device) {
+// What the worker comes to under no plan that it may be moved to: one that takes more leaks, and
+// ends alone. It never gets more of the host's memory than it began with. 0: no limit, where the
+// daemon starts workers in a control group that is not handed over to it, and where a driver's
+// memory is counted as well.
+int64_t MostBytes(const LauncherSettings& settings, const Device& device,
+                  const v1::Assignment& assignment) {
   constexpr int64_t kUncounted = int64_t{1} << 30;  // The kernel's own, and files as they are read.
   const bool no_group = settings.socket.empty() && settings.cgroup.empty();
   if (no_group || device.is_gpu()) return 0;
-  return device.capacity_bytes + settings.host_bytes + kUncounted;
+  return assignment.most_bytes() + assignment.plan().host_bytes() + kUncounted;
 }
 
 std::vector<std::string> ShimEnvironment(const LauncherSettings& settings, const Device& device,
@@ -57,7 +59,7 @@ std::vector<std::string> ShimEnvironment(const LauncherSettings& settings, const
   environment.push_back("SNUG_ATTEMPT=" + assignment.attempt_dir());
   environment.push_back("SNUG_INSTANCE=" + settings.instance);
   environment.push_back("SNUG_NONCE=" + assignment.nonce());
-  if (const int64_t bytes = MostBytes(settings, device); bytes > 0)
+  if (const int64_t bytes = MostBytes(settings, device, assignment); bytes > 0)
     environment.push_back(absl::StrCat("SNUG_MEMORY_MAX=", bytes));
   if (!settings.cgroup.empty()) environment.push_back("SNUG_CGROUP=" + settings.cgroup);
   return environment;

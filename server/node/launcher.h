@@ -19,11 +19,10 @@ struct LauncherSettings {
   std::string worker;
   std::string worker_cuda;  // Of gpu devices.
   std::string state_dir;
-  std::string instance;    // Of the store: stands in the exit record.
-  std::string socket;      // Of snug-launch, which starts attempts; empty: the daemon does.
-  std::string cgroup;      // Where groups of workers are made (delegated_group.h); empty: nowhere.
-  int64_t host_bytes = 0;  // Of the host's memory, what plans may use beside the devices.
-  int most_attempts = 0;   // At once, on all devices together.
+  std::string instance;   // Of the store: stands in the exit record.
+  std::string socket;     // Of snug-launch, which starts attempts; empty: the daemon does.
+  std::string cgroup;     // Where groups of workers are made (delegated_group.h); empty: nowhere.
+  int most_attempts = 0;  // At once, on all devices together.
 };
 
 // The program for attempts on this device.

@@ -59,6 +59,7 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
   assignment.set_context_bytes(device.context_bytes);
   assignment.set_products(device.products);
   assignment.set_cap_bytes(attempt.cap_bytes);
+  assignment.set_most_bytes(entry.record.job.plan_changes().most_bytes());
   assignment.set_train_data(entry.record.train_data);
   assignment.set_eval_data(entry.record.eval_data);
   assignment.set_attempt_dir(AttemptDir(state_dir, entry.id(), attempt.epoch));
@@ -153,8 +154,8 @@ void Admission::ScheduleAgain(Entry& entry, const absl::Status& why) {
 
 // The bytes are reserved in the ledger first, then the rows are stored, then the worker is started.
 absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
-  const v1::Plan& plan =
-      entry.ready()->plans->at(placement.device)[static_cast<size_t>(placement.plan)];
+  const std::vector<v1::Plan>& plans = entry.ready()->plans->at(placement.device);
+  const v1::Plan& plan = plans[static_cast<size_t>(placement.plan)];
   RETURN_IF_ERROR(
       core_.ledger.Reserve(placement.device, entry.id(), PromiseOf(plan, placement.bytes)));
   const absl::Status placed =
@@ -163,6 +164,8 @@ absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
                                .device_id = core_.ledger.Find(placement.device)->id(),
                                .plan = plan,
                                .bytes = placement.bytes,
+                               .most_bytes = MostOf(plans, entry.record.oom_failures,
+                                                    core_.settings.limits.oom_margin),
                                .resume = entry.readiness.resume(),
                                .nonce = RandomHex(32),
                                .boot_id = core_.settings.node->BootId()})

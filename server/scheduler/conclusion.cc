@@ -169,6 +169,7 @@ absl::Status Conclude(const ClosedAttempt& closed, const Moment& moment, JobReco
   if (closed.checkpoints.ok()) change.checkpoints = closed.checkpoints->records;
   job.job.mutable_plan_changes()->clear_pending();
   job.job.mutable_plan_changes()->clear_limit_bytes();
+  job.job.mutable_plan_changes()->clear_most_bytes();
   Concluding concluding{closed, moment, job, attempt, change};
   if (job.state() == v1::Job::STATE_CANCELLING)
     return job.job.keep() ? concluding.Kept()

@@ -41,6 +41,13 @@ int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin) {
   return plan.peak_bytes() + static_cast<int64_t>(extra);
 }
 
+int64_t MostOf(const std::vector<v1::Plan>& plans, int oom_failures, double margin) {
+  int64_t most = 0;
+  for (const v1::Plan& plan : plans)
+    most = std::max(most, CapOf(plan, std::max(oom_failures, 1), margin));
+  return most;
+}
+
 absl::StatusOr<SharedPlans> PlansOn(const std::vector<Device>& devices, const CheckedJob& job,
                                     const RowLengths& lengths, PlansWanted wanted) {
   std::vector<PlannedDevice> planned;

@@ -47,6 +47,7 @@ struct Placed {
   std::string device_id;  // Device::id().
   const v1::Plan& plan;
   int64_t bytes = 0;
+  int64_t most_bytes = 0;                  // No order of this attempt goes beyond it.
   std::optional<CheckpointRecord> resume;  // To go on from.
   std::string nonce;
   std::string boot_id;

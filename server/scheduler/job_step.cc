@@ -212,6 +212,7 @@ absl::Status Stepping::operator()(const Placed& placed) {
   }
   job.set_epoch(attempt.epoch);
   job.set_device(placed.device);
+  job.mutable_plan_changes()->set_most_bytes(placed.most_bytes);
   PutInForce(placed.plan, placed.bytes, job);
   job_.last_resume_step = attempt.resume_step;
   job_.not_before_us = 0;

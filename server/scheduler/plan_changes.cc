@@ -84,9 +84,10 @@ PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry, const JobRecord& r
   add(attempt.plan, attempt.cap_bytes);
   const auto plans = entry.ready()->plans->find(record.job.device());
   if (plans == entry.ready()->plans->end()) return choice;
-  const int64_t limit = record.job.plan_changes().limit_bytes();
-  const int64_t most =
-      std::min({BudgetBytes(record.job.spec()), limit > 0 ? limit : INT64_MAX, MostOfShare(entry)});
+  const auto given = [](int64_t bytes) { return bytes > 0 ? bytes : INT64_MAX; };
+  const v1::PlanChanges& changes = record.job.plan_changes();
+  const int64_t most = std::min({BudgetBytes(record.job.spec()), given(changes.limit_bytes()),
+                                 given(changes.most_bytes()), MostOfShare(entry)});
   for (const v1::Plan& plan : plans->second) {
     const int64_t bytes = CapOf(plan, record.oom_failures, core_.settings.limits.oom_margin);
     const bool same_threads = plan.threads() == attempt.plan.threads();

@@ -112,6 +112,32 @@ TEST_F(AttemptFilesTest, WorkerThatCannotBeStartedLeavesARecord) {
   EXPECT_EQ(WaitForEnd().exit_code, 127);
 }
 
+// A shell script in the place of the shim: the kernel's limit is that of the attempt, not of its
+// device.
+TEST_F(AttemptFilesTest, TheKernelGivesAWorkerItsLargestPlanAndOneGibibyte) {
+  const std::string shim = state_ + "/shim.sh";
+  std::ofstream(shim) << "#!/bin/sh\necho \"${SNUG_MEMORY_MAX-none}\" > " << state_ << "/limit\n";
+  fs::permissions(shim, fs::perms::owner_all);
+  v1::Assignment assignment;
+  assignment.set_attempt_dir(dir_);
+  assignment.set_checkpoints_dir(CheckpointsDir(state_, "job-a"));
+  assignment.set_cap_bytes(3000);
+  assignment.set_most_bytes(5000);
+  assignment.mutable_plan()->set_host_bytes(70);
+  LauncherSettings settings = {
+      .shim = shim, .worker = "/no/such", .worker_cuda = "/no/such", .state_dir = state_};
+  const auto limit = [&](const std::string& device) {
+    const pid_t started =
+        LaunchAttempt(settings, {.name = device, .capacity_bytes = 1 << 30}, assignment).value();
+    waitpid(started, nullptr, 0);
+    return ReadSmallFile(state_ + "/limit", 100).value();
+  };
+  EXPECT_EQ(limit("cpu:0"), "none\n");  // It has no group.
+  settings.cgroup = "/groups";
+  EXPECT_EQ(limit("cpu:0"), std::to_string((1 << 30) + 5070) + "\n");
+  EXPECT_EQ(limit("gpu:0"), "none\n");  // Its driver's memory would be counted.
+}
+
 // Whatever the daemon itself was told of GPUs.
 TEST_F(AttemptFilesTest, AWorkerOfAGpuSeesThatGpuAlone) {
   setenv("CUDA_VISIBLE_DEVICES", "7", 1);

@@ -227,8 +227,10 @@ TEST_F(ConclusionTest, OneThatWasNeverStartedWaitsAgain) {
 TEST_F(ConclusionTest, AnOrderedPlanChangeEndsWithItsAttempt) {
   job_.job.mutable_plan_changes()->mutable_pending()->set_bytes(5);
   job_.job.mutable_plan_changes()->set_limit_bytes(5);
+  job_.job.mutable_plan_changes()->set_most_bytes(5);
   EXPECT_FALSE(After().plan_changes().has_pending());
   EXPECT_EQ(job_.job.plan_changes().limit_bytes(), 0);
+  EXPECT_EQ(job_.job.plan_changes().most_bytes(), 0);
 }
 
 }  // namespace

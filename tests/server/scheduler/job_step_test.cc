@@ -200,6 +200,7 @@ TEST(JobStepTest, APlaceIsAnIntentWithItsReservation) {
                                                       .device_id = "uuid",
                                                       .plan = plan,
                                                       .bytes = 50,
+                                                      .most_bytes = 70,
                                                       .resume = resume,
                                                       .nonce = "n",
                                                       .boot_id = "b"},
@@ -213,6 +214,7 @@ TEST(JobStepTest, APlaceIsAnIntentWithItsReservation) {
   EXPECT_EQ(step->attempt->resume_step, 7);
   ASSERT_TRUE(step->rest.reserve.has_value());
   EXPECT_EQ(step->rest.reserve->bytes, 50);
+  EXPECT_EQ(step->job.job.plan_changes().most_bytes(), 70);
   EXPECT_EQ(step->rest.reserve->device, "uuid");
   EXPECT_TRUE(step->actions.start_worker);
   EXPECT_EQ(step->urgency, Urgency::kRefusable);
@@ -295,6 +297,7 @@ class WalkTest : public testing::TestWithParam<int> {
                       .device_id = "d",
                       .plan = plan_,
                       .bytes = 1 + Upto(99),
+                      .most_bytes = 100,
                       .resume = {},
                       .nonce = "n",
                       .boot_id = "b"};

@@ -179,5 +179,26 @@ TEST_F(PlanChangesTest, AnOrderOutlivesTheDaemon) {
   EXPECT_EQ(Steps().plan_changes().orders(), 1);
 }
 
+// Its worker's control group is as large as the largest plan that it had when it was placed.
+TEST_F(PlanChangesTest, NoOrderGoesBeyondWhatTheKernelGives) {
+  Store(kJob);
+  StartAndMeasure();
+  EXPECT_GE(Steps().plan_changes().most_bytes(), most_);
+  ASSERT_TRUE(Squeeze(least_).ok());
+  Changed(1);
+  scheduler_.reset();
+  store_.reset();
+  {
+    auto store = JobStore::Open({.state_dir = dir_ + "/state"}).value();
+    JobRecord record = store->FindJob(kJob).value();
+    record.job.mutable_plan_changes()->set_most_bytes(least_);
+    ASSERT_TRUE(store->Commit({.job = &record}).ok());
+  }
+  Start({});
+  EXPECT_EQ(Steps(20).memory().budget_bytes(), least_);
+  ASSERT_TRUE(Relax().ok());
+  EXPECT_EQ(Steps(20).plan_changes().orders(), 1);
+}
+
 }  // namespace
 }  // namespace snug::server
