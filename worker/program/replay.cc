@@ -70,13 +70,7 @@ std::vector<Stash> StashesOfSlots(const Tape& tape) {
       } else if (i >= line.op->outputs.size()) {
         stash = Stash::kTwoBit;  // Behind the op's own results.
       } else {
-        // By their code: a sample's rows are drawn in two ways.
-        for (Stash form : kAllStashes) {
-          const Op* pack = PackOf(form);
-          if (pack != nullptr && pack->code == line.op->code &&
-              pack->attributes.code_bits == line.op->attributes.code_bits)
-            stash = form;
-        }
+        stash = FormMadeBy(*line.op);
       }
     }
   }

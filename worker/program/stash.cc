@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -114,6 +116,19 @@ const Op* PackOf(const SiteStash& stash) {
   if (stash.kind == Stash::kSampled) return stash.estimator == Estimator::kWta ? wta : pps;
   const int bits = RowOf(stash.kind).code_bits;
   return bits == 8 ? op8 : bits == 4 ? op4 : nullptr;
+}
+
+// By its code: a sample's rows are drawn in two ways.
+Stash FormMadeBy(const Op& op) {
+  static const auto* const forms = [] {
+    auto* packed = new std::vector<std::pair<const Op*, Stash>>;
+    for (Stash form : kAllStashes)
+      if (const Op* pack = PackOf(form)) packed->emplace_back(pack, form);
+    return packed;
+  }();
+  for (const auto& [pack, form] : *forms)
+    if (pack->code == op.code && pack->attributes.code_bits == op.attributes.code_bits) return form;
+  return Stash::kKeep;
 }
 
 const Op* UnpackOf(Stash stash) {

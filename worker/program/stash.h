@@ -118,6 +118,9 @@ Operand FormOf(const SiteStash& stash, const Operand& value, const Op* reader = 
 const Op* PackOf(const SiteStash& stash);
 const Op* UnpackOf(Stash stash);
 
+// The form that the op makes of a value, one of PackOf's; kKeep: it is none of them.
+Stash FormMadeBy(const Op& op);
+
 }  // namespace snug::program
 
 #endif  // WORKER_PROGRAM_STASH_H_

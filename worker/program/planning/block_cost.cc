@@ -8,6 +8,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/program/lowering/demand.h"
 #include "worker/program/lowering/graph.h"
+#include "worker/program/stash.h"
 
 namespace snug::program {
 namespace {
@@ -63,8 +64,7 @@ Pass PassOf(const Tape& tape, size_t block, Direction direction) {
 // Whether the line makes a form of a value that was made just before.
 bool WritesForm(const Instruction& line) {
   const bool first_time = line.direction == Direction::kForward && !line.recomputed;
-  return first_time && line.op != nullptr &&
-         (line.op->code == OpCode::kQuantize || line.op->code == OpCode::kSampleRows);
+  return first_time && line.op != nullptr && FormMadeBy(*line.op) != Stash::kKeep;
 }
 
 // Reads the facts of one block off the tape of its chain.
@@ -90,12 +90,16 @@ class PriceReader {
         price.stash_bytes += slot.bytes;
       }
     }
-    price.input = HandoverAt(forward_, backward_, base_);
-    price.output = HandoverAt(behind_forward_, behind_backward_, base_ + price.frame_bytes);
-    FindHeights();
+    price.input = HandoverOf(KeptInput(forward_, backward_), base_);
+    const Slot* output = KeptInput(behind_forward_, behind_backward_);
+    FindHeights(output);
     const std::vector<LiveBytes> live = Timeline(tape_);
-    price.forward_bytes = Height(forward_) - base_;
+    price.own_forward_bytes = Height(forward_) - base_;
     price.backward_bytes = Height(backward_) - base_;
+    if (output != nullptr)
+      price.over_output_bytes = Depth({std::max(forward_.first, output->first), forward_.end});
+    price.output = HandoverOf(output, base_ + price.frame_bytes);
+    price = price.WithOutputAt(price.output.offset);
     price.forward_peak = Highest(live, forward_);
     price.backward_peak = Highest(live, backward_);
     for (const Instruction& line : tape_.instructions)
@@ -115,26 +119,31 @@ class PriceReader {
     return static_cast<size_t>(tape_.instructions[last].block);
   }
 
-  // A stash that is there when the block begins and dies in its backward is its kept input.
-  Handover HandoverAt(const Pass& forward, const Pass& backward, int64_t base) const {
+  // A stash that is there when the block begins and dies in its backward.
+  const Slot* KeptInput(const Pass& forward, const Pass& backward) const {
     for (const Slot& slot : tape_.slots) {
       const bool of_block = slot.last >= backward.first && slot.last < backward.end;
-      if (slot.region != Region::kStash || !of_block || slot.first >= forward.first) continue;
-      Handover handover{.kept = true, .offset = slot.offset - base, .bytes = slot.bytes};
-      const Instruction& writer = tape_.instructions[static_cast<size_t>(slot.first)];
-      handover.form = WritesForm(writer);
-      if (handover.form && writer.workspace != kNoSlot)
-        handover.workspace = tape_.slots[static_cast<size_t>(writer.workspace)].bytes;
-      return handover;
+      if (slot.region == Region::kStash && of_block && slot.first < forward.first) return &slot;
     }
-    return {};
+    return nullptr;
   }
 
-  // Of the stack of stashes, by instruction.
-  void FindHeights() {
+  // `base`: of the frame that it is in.
+  Handover HandoverOf(const Slot* input, int64_t base) const {
+    if (input == nullptr) return {};
+    Handover handover{.kept = true, .offset = input->offset - base, .bytes = input->bytes};
+    const Instruction& writer = tape_.instructions[static_cast<size_t>(input->first)];
+    handover.form = WritesForm(writer);
+    if (handover.form && writer.workspace != kNoSlot)
+      handover.workspace = tape_.slots[static_cast<size_t>(writer.workspace)].bytes;
+    return handover;
+  }
+
+  // Of the stack of stashes without one of them, by instruction.
+  void FindHeights(const Slot* without) {
     heights_.assign(tape_.instructions.size(), 0);
     for (const Slot& slot : tape_.slots) {
-      if (slot.region != Region::kStash) continue;
+      if (slot.region != Region::kStash || &slot == without) continue;
       for (int32_t t = slot.first; t <= slot.last; ++t) {
         int64_t& height = heights_[static_cast<size_t>(t)];
         height = std::max(height, slot.offset + Aligned(slot.bytes));
@@ -161,6 +170,15 @@ class PriceReader {
     return height;
   }
 
+  // What buffers take below the arena's end while a pass, or its rest, runs.
+  int64_t Depth(const Pass& pass) const {
+    int64_t depth = 0;
+    for (const Slot& slot : tape_.slots)
+      if (slot.region != Region::kStash && slot.first < pass.end && slot.last >= pass.first)
+        depth = std::max(depth, tape_.arena_bytes - slot.offset);
+    return depth;
+  }
+
   // The first of the highest instants, over the base.
   LiveBytes Highest(const std::vector<LiveBytes>& live, const Pass& pass) const {
     LiveBytes highest;
@@ -180,6 +198,17 @@ class PriceReader {
 };
 
 }  // namespace
+
+// It lies over the whole frame, from when it is made.
+BlockPrice BlockPrice::WithOutputAt(int64_t offset) const {
+  BlockPrice moved = *this;
+  moved.forward_bytes = own_forward_bytes;
+  if (!output.kept) return moved;
+  moved.output.offset = offset;
+  moved.forward_bytes =
+      std::max(own_forward_bytes, frame_bytes + offset + Aligned(output.bytes) + over_output_bytes);
+  return moved;
+}
 
 bool IsChain(const Program& program) {
   for (size_t b = 0; b < program.blocks.size(); ++b) {

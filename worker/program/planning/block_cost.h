@@ -26,6 +26,12 @@ struct Handover {
   bool form = false;      // The block in front writes it, beside the value,
   int64_t workspace = 0;  // and takes so much to do it.
   auto operator<=>(const Handover&) const = default;
+
+  Handover At(int64_t other) const {
+    Handover there = *this;
+    there.offset = other;
+    return there;
+  }
 };
 
 struct BlockPrice {
@@ -40,7 +46,13 @@ struct BlockPrice {
   Work work;        // Also of writing a form of its input, which is done in front.
   Handover input;   // Of the block,
   Handover output;  // of the block behind it: of its input.
+  // Of forward_bytes: what is left without that input, and what lies over it where it is kept.
+  int64_t own_forward_bytes = 0;
+  int64_t over_output_bytes = 0;
   int64_t peak_bytes() const { return std::max(forward_bytes, backward_bytes); }
+
+  // The price before a block that keeps its input in the same form, elsewhere in its frame.
+  BlockPrice WithOutputAt(int64_t offset) const;
 };
 
 // Whether every block reads the one before it and nothing else.

@@ -169,20 +169,34 @@ class PlanSpaceBuilder {
            price.forward_peak.total() + lifted <= price.backward_peak.total();
   }
 
-  absl::Status PriceBefore(size_t k) {
-    std::set<size_t> met;  // Handovers that the kind may have behind it.
+  // Numbers of those that the kind may have behind it, but for the head's: where they are alike but
+  // for the offset, together.
+  std::map<Handover, std::set<size_t>> HandoversBehind(size_t k) const {
+    std::map<Handover, std::set<size_t>> alike;
     for (size_t b = 0; b + 1 < space_.blocks(); ++b) {
       if (space_.kind_of_[b] != k) continue;
-      for (const Choice& behind : space_.KindOf(b + 1).choices) met.insert(behind.handover);
+      for (const Choice& behind : space_.KindOf(b + 1).choices)
+        if (behind.handover != 0) alike[behind.price.input.At(0)].insert(behind.handover);
     }
+    return alike;
+  }
+
+  absl::Status PriceBefore(size_t k) {
     BlockKind& kind = space_.kinds_[k];
     for (Choice& choice : kind.choices) choice.price_before.assign(examples_.size(), choice.price);
-    for (size_t h : met) {
-      if (h == 0) continue;
-      const BlockPricer pricer = PricerOf(kind, examples_[h].block);
+    for (const auto& [_, alike] : HandoversBehind(k)) {
+      const Example& example = examples_[*alike.begin()];
+      const BlockPricer pricer = PricerOf(kind, example.block);
       for (Choice& choice : kind.choices) {
-        if (BackwardIsHigher(choice.price, examples_[h].handover)) continue;
-        ASSIGN_OR_RETURN(choice.price_before[h], pricer.Price(choice.recipe, *examples_[h].recipe));
+        std::optional<BlockPrice> price;
+        for (size_t h : alike) {
+          const Handover& handover = examples_[h].handover;
+          if (BackwardIsHigher(choice.price, handover)) continue;
+          if (!price) {
+            ASSIGN_OR_RETURN(price, pricer.Price(choice.recipe, *example.recipe));
+          }
+          choice.price_before[h] = price->WithOutputAt(handover.offset);
+        }
       }
     }
     for (const Choice& choice : kind.choices) {
