@@ -97,11 +97,18 @@ class Daemon:
         self.restart()
 
     def close(self):
-        """Ends the daemon and every process of this state folder, and removes the folder."""
+        """Ends the daemon and every process of this state folder, and removes the folder.
+
+        An AssertionError carries what ThreadSanitizer has reported of it meanwhile, where it was
+        compiled with that.
+        """
         if self.process.poll() is None:
             self.kill()
         wait_for(lambda: not self._end_processes(), "processes of the state folder to end", 60)
+        logs = [log.read_text(errors="replace") for log in self.folder.glob("snugd.*.log")]
         shutil.rmtree(self.folder, ignore_errors=True)
+        reports = [log for log in logs if "ThreadSanitizer" in log]
+        assert not reports, "\n".join(reports)
 
     def _end_processes(self):
         found = self.processes()

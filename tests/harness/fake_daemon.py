@@ -28,8 +28,10 @@ class FakeDaemon(Daemon):
         super().__init__(device, ["--config", str(folder / "config.yaml"), *flags], under)
 
     def close(self):
-        super().close()
-        shutil.rmtree(self.jobs, ignore_errors=True)
+        try:
+            super().close()
+        finally:
+            shutil.rmtree(self.jobs, ignore_errors=True)
 
     def job_file(self):
         """A LoRA job on the model and the data that are there."""
