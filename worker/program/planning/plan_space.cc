@@ -184,11 +184,12 @@ class PlanSpaceBuilder {
   absl::Status PriceBefore(size_t k) {
     BlockKind& kind = space_.kinds_[k];
     for (Choice& choice : kind.choices) choice.price_before.assign(examples_.size(), choice.price);
-    for (const auto& [_, alike] : HandoversBehind(k)) {
+    for (const auto& [shape, alike] : HandoversBehind(k)) {
       const Example& example = examples_[*alike.begin()];
       const BlockPricer pricer = PricerOf(kind, example.block);
       for (Choice& choice : kind.choices) {
         std::optional<BlockPrice> price;
+        if (choice.price.output.At(0) == shape) price = choice.price;  // As before the head.
         for (size_t h : alike) {
           const Handover& handover = examples_[h].handover;
           if (BackwardIsHigher(choice.price, handover)) continue;
