@@ -44,22 +44,29 @@ int64_t LowerBound(const std::vector<Interval>& intervals, int32_t steps) {
 // than `give_up_at`.
 int64_t PackInOrder(std::vector<Interval>& intervals, const std::vector<int>& order,
                     int64_t give_up_at) {
-  std::vector<std::pair<int64_t, int64_t>> taken;  // [from, to) of those that share an instant.
+  struct Placed {
+    int64_t from, to;
+    int32_t first, last;
+  };
+  std::vector<Placed> placed;  // By rising `from`.
+  placed.reserve(intervals.size());
   int64_t height = 0;
-  for (size_t n = 0; n < order.size(); ++n) {
-    Interval& current = intervals[static_cast<size_t>(order[n])];
-    taken.clear();
-    for (size_t m = 0; m < n && !current.fixed; ++m) {
-      const Interval& other = intervals[static_cast<size_t>(order[m])];
-      if (other.first <= current.last && current.first <= other.last)
-        taken.emplace_back(other.offset, other.offset + other.bytes);
+  for (int index : order) {
+    Interval& current = intervals[static_cast<size_t>(index)];
+    if (!current.fixed) {
+      current.offset = 0;
+      for (const Placed& other : placed) {
+        if (other.last < current.first || current.last < other.first) continue;
+        if (current.offset + current.bytes <= other.from) break;
+        current.offset = std::max(current.offset, other.to);
+      }
     }
-    std::sort(taken.begin(), taken.end());
-    if (!current.fixed) current.offset = 0;
-    for (const auto& [from, to] : taken) {
-      if (current.offset + current.bytes <= from) break;
-      current.offset = std::max(current.offset, to);
-    }
+    const Placed here = {current.offset, current.offset + current.bytes, current.first,
+                         current.last};
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), here,
+                         [](const Placed& a, const Placed& b) { return a.from < b.from; }),
+        here);
     height = std::max(height, current.floor + current.offset + current.bytes);
     if (height >= give_up_at) return height;
   }

@@ -32,19 +32,13 @@ class Packing {
   bool Place(double price, size_t others = 0, double other_price = 0.0) {
     int64_t base = 0;
     for (size_t b = 0; b < mix_.size(); ++b) {
-      const Offer* best = nullptr;
-      double least = 0.0;
-      const std::vector<Offer>& offers = space_.KindOf(b).offers;
-      for (const Offer& offer : offers) {
-        if (base + offer.peak_bytes > budget_) continue;
-        const double cost = offer.seconds + (b < others ? other_price : price) *
-                                                static_cast<double>(offer.frame_bytes);
-        if (best != nullptr && cost >= least) continue;
-        best = &offer;
-        least = cost;
-      }
+      if (b == 0 || b == others) cheapest_.assign(space_.kinds().size(), nullptr);
+      const Offer*& best = cheapest_[space_.KindIndex(b)];
+      // The base only rises: what was the cheapest is so for as long as it fits.
+      if (best == nullptr || base + best->peak_bytes > budget_)
+        best = CheapestAt(base, b < others ? other_price : price, space_.KindOf(b).offers);
       if (best == nullptr) return false;
-      mix_[b] = static_cast<uint16_t>(best - offers.data());
+      mix_[b] = static_cast<uint16_t>(best - space_.KindOf(b).offers.data());
       base += best->frame_bytes;
     }
     return true;
@@ -63,6 +57,19 @@ class Packing {
     size_t block = 0;
     size_t choice = 0;
   };
+
+  const Offer* CheapestAt(int64_t base, double price, const std::vector<Offer>& offers) const {
+    const Offer* best = nullptr;
+    double least = 0.0;
+    for (const Offer& offer : offers) {
+      if (base + offer.peak_bytes > budget_) continue;
+      const double cost = offer.seconds + price * static_cast<double>(offer.frame_bytes);
+      if (best != nullptr && cost >= least) continue;
+      best = &offer;
+      least = cost;
+    }
+    return best;
+  }
 
   const Choice& ChoiceOf(size_t b) const { return space_.KindOf(b).choices[mix_[b]]; }
   int64_t TopOf(size_t b) const { return bases_[b] + space_.PriceOf(mix_, b).peak_bytes(); }
@@ -147,6 +154,7 @@ class Packing {
   const PlanSpace& space_;
   const int64_t budget_;
   Mix mix_;
+  std::vector<const Offer*> cheapest_;     // By kind of block.
   std::vector<int64_t> bases_;             // By block: where its frame begins.
   std::vector<int64_t> tops_;              // By block: the highest peak of it and those behind it.
   std::set<size_t, std::greater<>> ends_;  // Blocks at an end of a run, the last first.
