@@ -43,13 +43,13 @@ absl::Status MoveStaleAside(const std::string& dir) {
 
 // What the worker comes to under no plan that it may be moved to: one that takes more leaks, and
 // ends alone. It never gets more of the host's memory than it began with. 0: no limit, where the
-// daemon starts workers in a control group that is not handed over to it, and where a driver's
-// memory is counted as well.
+// daemon starts workers in a control group that is not handed over to it, where a driver's memory
+// is counted as well, and where nobody says how much it may take.
 int64_t MostBytes(const LauncherSettings& settings, const Device& device,
                   const v1::Assignment& assignment) {
   constexpr int64_t kUncounted = int64_t{1} << 30;  // The kernel's own, and files as they are read.
   const bool no_group = settings.socket.empty() && settings.cgroup.empty();
-  if (no_group || device.is_gpu()) return 0;
+  if (no_group || device.is_gpu() || assignment.most_bytes() == 0) return 0;
   return assignment.most_bytes() + assignment.plan().host_bytes() + kUncounted;
 }
 

@@ -158,14 +158,17 @@ absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
   const v1::Plan& plan = plans[static_cast<size_t>(placement.plan)];
   RETURN_IF_ERROR(
       core_.ledger.Reserve(placement.device, entry.id(), PromiseOf(plan, placement.bytes)));
+  const Device& device = *core_.ledger.Find(placement.device);
+  const int64_t most =
+      std::min({MostOf(plans, plan, entry.record.oom_failures, core_.settings.limits.oom_margin),
+                BudgetBytes(entry.record.job.spec()), device.capacity_bytes});
   const absl::Status placed =
       core_
           .Apply(entry, Placed{.device = placement.device,
-                               .device_id = core_.ledger.Find(placement.device)->id(),
+                               .device_id = device.id(),
                                .plan = plan,
                                .bytes = placement.bytes,
-                               .most_bytes = MostOf(plans, entry.record.oom_failures,
-                                                    core_.settings.limits.oom_margin),
+                               .most_bytes = std::max(most, placement.bytes),
                                .resume = entry.readiness.resume(),
                                .nonce = RandomHex(32),
                                .boot_id = core_.settings.node->BootId()})

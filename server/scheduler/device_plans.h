@@ -27,8 +27,10 @@ Promise PromiseOf(const v1::Plan& plan, int64_t bytes);
 // What is reserved for a plan: its peak, and more room after each time that it was not enough.
 int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin);
 
-// Of the largest of an attempt's plans there, also once one was not enough.
-int64_t MostOf(const std::vector<v1::Plan>& plans, int oom_failures, double margin);
+// Of the largest of the plans that a worker under `plan` could go to, also once one more was not
+// enough: it keeps its threads, and gets no more of the host's memory.
+int64_t MostOf(const std::vector<v1::Plan>& plans, const v1::Plan& plan, int oom_failures,
+               double margin);
 
 // For a worker that has the device for itself.
 absl::StatusOr<SharedPlans> PlansOn(const std::vector<Device>& devices, const CheckedJob& job,

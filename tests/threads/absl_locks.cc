@@ -6,17 +6,19 @@
 #include <sanitizer/tsan_interface.h>
 
 #include <cstdlib>
-#include <string>
 
 #include "absl/synchronization/mutex.h"
 
 namespace {
 
-// The library's function of that name, mangled, behind the namespace that Debian gives Abseil.
+// Of a function of Abseil's, in the namespace that Debian gives it.
+#define SNUG_MANGLED(name) "_ZN4absl7debian3" name
+
+// The library's function of that name. It uses no string: what is compiled here, without the
+// sanitizer, would be taken for all of a program's.
 template <typename Function>
-Function* Library(const char* name) {
-  const std::string mangled = std::string("_ZN4absl7debian3") + name;
-  void* found = dlsym(RTLD_NEXT, mangled.c_str());
+Function* Library(const char* mangled) {
+  void* found = dlsym(RTLD_NEXT, mangled);
   if (found == nullptr) std::abort();
   return reinterpret_cast<Function*>(found);
 }
@@ -63,79 +65,80 @@ bool Acquired(bool locked, absl::Mutex* mutex) {
 namespace absl {
 
 void Mutex::Lock() {
-  static const auto next = Library<OfMutex>("5Mutex4LockEv");
+  static const auto next = Library<OfMutex>(SNUG_MANGLED("5Mutex4LockEv"));
   next(this);
   __tsan_acquire(this);
 }
 
 void Mutex::Unlock() {
-  static const auto next = Library<OfMutex>("5Mutex6UnlockEv");
+  static const auto next = Library<OfMutex>(SNUG_MANGLED("5Mutex6UnlockEv"));
   __tsan_release(this);
   next(this);
 }
 
 bool Mutex::TryLock() {
-  static const auto next = Library<TryOfMutex>("5Mutex7TryLockEv");
+  static const auto next = Library<TryOfMutex>(SNUG_MANGLED("5Mutex7TryLockEv"));
   return Acquired(next(this), this);
 }
 
 void Mutex::ReaderLock() {
-  static const auto next = Library<OfMutex>("5Mutex10ReaderLockEv");
+  static const auto next = Library<OfMutex>(SNUG_MANGLED("5Mutex10ReaderLockEv"));
   next(this);
   __tsan_acquire(this);
 }
 
 void Mutex::ReaderUnlock() {
-  static const auto next = Library<OfMutex>("5Mutex12ReaderUnlockEv");
+  static const auto next = Library<OfMutex>(SNUG_MANGLED("5Mutex12ReaderUnlockEv"));
   __tsan_release(this);
   next(this);
 }
 
 bool Mutex::ReaderTryLock() {
-  static const auto next = Library<TryOfMutex>("5Mutex13ReaderTryLockEv");
+  static const auto next = Library<TryOfMutex>(SNUG_MANGLED("5Mutex13ReaderTryLockEv"));
   return Acquired(next(this), this);
 }
 
 void Mutex::Await(const Condition& condition) {
-  static const auto next = Library<UntilTrue>("5Mutex5AwaitERKNS0_9ConditionE");
+  static const auto next = Library<UntilTrue>(SNUG_MANGLED("5Mutex5AwaitERKNS0_9ConditionE"));
   Waiting(this, condition, [&](const Condition& watched) { next(this, watched); });
 }
 
 bool Mutex::AwaitWithTimeout(const Condition& condition, Duration timeout) {
   static const auto next = Library<bool(Mutex*, const Condition&, Duration)>(
-      "5Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE");
+      SNUG_MANGLED("5Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE"));
   return Waiting(this, condition,
                  [&](const Condition& watched) { return next(this, watched, timeout); });
 }
 
 bool Mutex::AwaitWithDeadline(const Condition& condition, Time deadline) {
   static const auto next = Library<bool(Mutex*, const Condition&, Time)>(
-      "5Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE");
+      SNUG_MANGLED("5Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE"));
   return Waiting(this, condition,
                  [&](const Condition& watched) { return next(this, watched, deadline); });
 }
 
 void Mutex::LockWhen(const Condition& condition) {
-  static const auto next = Library<UntilTrue>("5Mutex8LockWhenERKNS0_9ConditionE");
+  static const auto next = Library<UntilTrue>(SNUG_MANGLED("5Mutex8LockWhenERKNS0_9ConditionE"));
   Waiting(this, condition, [&](const Condition& watched) { next(this, watched); });
 }
 
 bool Mutex::LockWhenWithTimeout(const Condition& condition, Duration timeout) {
   static const auto next = Library<bool(Mutex*, const Condition&, Duration)>(
-      "5Mutex19LockWhenWithTimeoutERKNS0_9ConditionENS0_8DurationE");
+      SNUG_MANGLED("5Mutex19LockWhenWithTimeoutERKNS0_9ConditionENS0_8DurationE"));
   return Waiting(this, condition,
                  [&](const Condition& watched) { return next(this, watched, timeout); });
 }
 
 bool Mutex::LockWhenWithDeadline(const Condition& condition, Time deadline) {
   static const auto next = Library<bool(Mutex*, const Condition&, Time)>(
-      "5Mutex20LockWhenWithDeadlineERKNS0_9ConditionENS0_4TimeE");
+      SNUG_MANGLED("5Mutex20LockWhenWithDeadlineERKNS0_9ConditionENS0_4TimeE"));
   return Waiting(this, condition,
                  [&](const Condition& watched) { return next(this, watched, deadline); });
 }
 
 void CondVar::Wait(Mutex* mutex) {
-  static const auto next = Library<void(CondVar*, Mutex*)>("7CondVar4WaitEPNS0_5MutexE");
+  static const auto next =
+      Library<void(CondVar*, Mutex*)>(SNUG_MANGLED("7CondVar4WaitEPNS0_5MutexE"));
   __tsan_release(mutex);
   next(this, mutex);
   __tsan_acquire(mutex);
@@ -143,7 +146,7 @@ void CondVar::Wait(Mutex* mutex) {
 
 bool CondVar::WaitWithTimeout(Mutex* mutex, Duration timeout) {
   static const auto next = Library<bool(CondVar*, Mutex*, Duration)>(
-      "7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE");
+      SNUG_MANGLED("7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE"));
   __tsan_release(mutex);
   const bool expired = next(this, mutex, timeout);
   __tsan_acquire(mutex);
@@ -151,8 +154,8 @@ bool CondVar::WaitWithTimeout(Mutex* mutex, Duration timeout) {
 }
 
 bool CondVar::WaitWithDeadline(Mutex* mutex, Time deadline) {
-  static const auto next =
-      Library<bool(CondVar*, Mutex*, Time)>("7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE");
+  static const auto next = Library<bool(CondVar*, Mutex*, Time)>(
+      SNUG_MANGLED("7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE"));
   __tsan_release(mutex);
   const bool expired = next(this, mutex, deadline);
   __tsan_acquire(mutex);

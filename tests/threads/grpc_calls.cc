@@ -10,10 +10,15 @@
 #include <sanitizer/tsan_interface.h>
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <thread>
 #include <unordered_map>
 #include <vector>
+
+extern const bool snug_serves_by_grpc;
+const bool snug_serves_by_grpc = true;  // For absl_status.cc.
 
 extern "C" void AnnotateIgnoreWritesBegin(const char* file, int line);
 extern "C" void AnnotateIgnoreWritesEnd(const char* file, int line);
@@ -27,7 +32,7 @@ Function* Library(const char* name) {
   return reinterpret_cast<Function*>(found);
 }
 
-struct Functor : grpc_completion_queue_functor {};
+using Functor = grpc_completion_queue_functor;
 using RunFunctor = decltype(Functor::functor_run);
 
 // What runs at the end of each batch that has been started, until it runs.
@@ -35,7 +40,7 @@ class Awaited {
  public:
   void Add(Functor* functor, RunFunctor run) {
     const Held held(lock_);
-    runs_[functor] = {run};
+    runs_[functor].run = run;
   }
   RunFunctor Take(Functor* functor) {
     const Held held(lock_);
@@ -47,8 +52,8 @@ class Awaited {
   }
 
  private:
-  struct Run {
-    RunFunctor run;
+  struct Run {  // Of this file alone, so that no other's map is compiled as this one.
+    RunFunctor run = nullptr;
   };
   struct Held {
     explicit Held(std::atomic_flag& lock) : lock(lock) {
@@ -70,8 +75,7 @@ Awaited& TheAwaited() {
   return *awaited;
 }
 
-void RunInOrder(grpc_completion_queue_functor* ended, int ok) {
-  auto* const functor = static_cast<Functor*>(ended);
+void RunInOrder(Functor* functor, int ok) {
   functor->functor_run = TheAwaited().Take(functor);
   __tsan_acquire(functor);
   functor->functor_run(functor, ok);
@@ -109,7 +113,7 @@ class Code {
 Functor* FunctorOf(void* tag) {
   static const auto* const code = new Code;
   if (tag == nullptr || !code->Has(*static_cast<void**>(tag))) return nullptr;
-  return static_cast<Functor*>(static_cast<grpc_completion_queue_functor*>(tag));
+  return static_cast<Functor*>(tag);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <grpcpp/alarm.h>
 #include <grpcpp/support/server_callback.h>
+#include <grpcpp/version_info.h>
 #include <sanitizer/tsan_interface.h>
 
 #include <atomic>
@@ -39,7 +40,11 @@ void Alarm::SetInternal(gpr_timespec deadline, std::function<void(bool)> run) {
 
 namespace internal {
 
-// The library counts down as well, unseen.
+// The bodies are those of the library but for its threads: to be looked at with another one.
+static_assert(GRPC_CPP_VERSION_MAJOR == 1 && GRPC_CPP_VERSION_MINOR == 51);
+
+// Each of our calls releases when it counts down. The last to do so may be the library, whose
+// acquiring is not seen: so these two acquire what the others have released.
 void ServerCallbackCall::ScheduleOnDone(bool here) {
   callbacks_outstanding_.load(std::memory_order_acquire);
   if (here) return CallOnDone();

@@ -329,9 +329,12 @@ TEST_F(MemoryNodeTest, AJobGoesItsWholeWay) {
 // What it brings of a stopped attempt is what the next one goes on from.
 TEST_F(MemoryNodeTest, APausedJobGoesOnFromWhatWasBrought) {
   Begin(/*steps=*/5, /*open_to=*/2);
-  Await([](const v1::Job& job) { return job.progress().global_step() == 2; });
+  const v1::Job running =
+      Await([](const v1::Job& job) { return job.progress().global_step() == 2; });
+  EXPECT_GT(running.plan_changes().most_bytes(), 0);
+  EXPECT_EQ(memory_->AssignmentOf(kJob, 1).most_bytes(), running.plan_changes().most_bytes());
   Pause();
-  AwaitState(v1::Job::STATE_PAUSED);
+  EXPECT_EQ(AwaitState(v1::Job::STATE_PAUSED).plan_changes().most_bytes(), 0);
   memory_->OpenGate(5);
   Resume();
   const v1::Job job = AwaitState(v1::Job::STATE_SUCCEEDED);

@@ -179,11 +179,28 @@ TEST_F(PlanChangesTest, AnOrderOutlivesTheDaemon) {
   EXPECT_EQ(Steps().plan_changes().orders(), 1);
 }
 
+// However large the plans are that it might have elsewhere.
+TEST_F(PlanChangesTest, NoAttemptMayBeMovedBeyondItsDevice) {
+  Store(kJob);
+  StartAndMeasure();
+  EXPECT_GE(Steps().plan_changes().most_bytes(), most_);
+  Cancel(kJob);
+  Cancelled(kJob);
+  scheduler_.reset();
+  store_.reset();
+  device_.capacity_bytes = most_ - 1;
+  Store(kOther);
+  Start({});
+  const v1::Job job = Steps(2, kOther);
+  EXPECT_LT(job.memory().budget_bytes(), most_);
+  EXPECT_GE(job.plan_changes().most_bytes(), job.memory().budget_bytes());
+  EXPECT_LE(job.plan_changes().most_bytes(), most_ - 1);
+}
+
 // Its worker's control group is as large as the largest plan that it had when it was placed.
 TEST_F(PlanChangesTest, NoOrderGoesBeyondWhatTheKernelGives) {
   Store(kJob);
   StartAndMeasure();
-  EXPECT_GE(Steps().plan_changes().most_bytes(), most_);
   ASSERT_TRUE(Squeeze(least_).ok());
   Changed(1);
   scheduler_.reset();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -67,6 +68,12 @@ bool WritesForm(const Instruction& line) {
   return first_time && line.op != nullptr && FormMadeBy(*line.op) != Stash::kKeep;
 }
 
+// What the end of forward takes where the block behind keeps its input there: it lies over the
+// whole frame, and buffers above it.
+int64_t LiftedBytes(const BlockPrice& price, int64_t offset) {
+  return price.frame_bytes + offset + Aligned(price.output.bytes) + price.over_output_bytes;
+}
+
 // Reads the facts of one block off the tape of its chain.
 class PriceReader {
  public:
@@ -96,10 +103,14 @@ class PriceReader {
     const std::vector<LiveBytes> live = Timeline(tape_);
     price.own_forward_bytes = Height(forward_) - base_;
     price.backward_bytes = Height(backward_) - base_;
-    if (output != nullptr)
-      price.over_output_bytes = Depth({std::max(forward_.first, output->first), forward_.end});
+    price.forward_bytes = price.own_forward_bytes;
     price.output = HandoverOf(output, base_ + price.frame_bytes);
-    price = price.WithOutputAt(price.output.offset);
+    if (output != nullptr) {
+      const Pass rest = {std::max(forward_.first, output->first), forward_.end};
+      price.over_output_bytes = Depth(rest);
+      price.gaps_over_output = price.over_output_bytes > MostLive(rest);
+      price.forward_bytes = std::max(price.forward_bytes, LiftedBytes(price, price.output.offset));
+    }
     price.forward_peak = Highest(live, forward_);
     price.backward_peak = Highest(live, backward_);
     for (const Instruction& line : tape_.instructions)
@@ -179,6 +190,20 @@ class PriceReader {
     return depth;
   }
 
+  // What is live of these at once.
+  int64_t MostLive(const Pass& pass) const {
+    std::vector<int64_t> change(static_cast<size_t>(pass.end - pass.first) + 1);
+    for (const Slot& slot : tape_.slots) {
+      const int32_t first = std::max(slot.first, pass.first);
+      const int32_t last = std::min(slot.last, pass.end - 1);
+      if (slot.region == Region::kStash || first > last) continue;
+      change[static_cast<size_t>(first - pass.first)] += Aligned(slot.bytes);
+      change[static_cast<size_t>(last - pass.first) + 1] -= Aligned(slot.bytes);
+    }
+    std::partial_sum(change.begin(), change.end(), change.begin());
+    return *std::max_element(change.begin(), change.end());
+  }
+
   // The first of the highest instants, over the base.
   LiveBytes Highest(const std::vector<LiveBytes>& live, const Pass& pass) const {
     LiveBytes highest;
@@ -199,14 +224,17 @@ class PriceReader {
 
 }  // namespace
 
-// It lies over the whole frame, from when it is made.
-BlockPrice BlockPrice::WithOutputAt(int64_t offset) const {
+// A layout is the best of some for its pass. Where its input lies higher, each of them is as high
+// as it was, or higher: one that was the best and is no higher still is. Nor is any lower than what
+// is live over that input.
+std::optional<BlockPrice> BlockPrice::WithOutputAt(int64_t offset) const {
   BlockPrice moved = *this;
-  moved.forward_bytes = own_forward_bytes;
-  if (!output.kept) return moved;
+  if (!output.kept || offset == output.offset) return moved;
+  const int64_t lifted = LiftedBytes(*this, offset);
   moved.output.offset = offset;
-  moved.forward_bytes =
-      std::max(own_forward_bytes, frame_bytes + offset + Aligned(output.bytes) + over_output_bytes);
+  moved.forward_bytes = std::max(own_forward_bytes, lifted);
+  const bool is_best = offset > output.offset && (lifted <= own_forward_bytes || !gaps_over_output);
+  if (!is_best && moved.forward_bytes > backward_bytes) return std::nullopt;
   return moved;
 }
 

@@ -46,13 +46,16 @@ struct BlockPrice {
   Work work;        // Also of writing a form of its input, which is done in front.
   Handover input;   // Of the block,
   Handover output;  // of the block behind it: of its input.
-  // Of forward_bytes: what is left without that input, and what lies over it where it is kept.
+  // forward_bytes without that input; and what buffers take above it, from when it is made: what is
+  // live at one instant, or more, where they leave gaps.
   int64_t own_forward_bytes = 0;
   int64_t over_output_bytes = 0;
+  bool gaps_over_output = false;
   int64_t peak_bytes() const { return std::max(forward_bytes, backward_bytes); }
 
   // The price before a block that keeps its input in the same form, elsewhere in its frame.
-  BlockPrice WithOutputAt(int64_t offset) const;
+  // Nothing: buffers might be laid out otherwise there, and that would show in the peak.
+  std::optional<BlockPrice> WithOutputAt(int64_t offset) const;
 };
 
 // Whether every block reads the one before it and nothing else.

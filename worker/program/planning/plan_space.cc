@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "proto/snug/status_macros.h"
@@ -169,34 +168,40 @@ class PlanSpaceBuilder {
            price.forward_peak.total() + lifted <= price.backward_peak.total();
   }
 
-  // Numbers of those that the kind may have behind it, but for the head's: where they are alike but
-  // for the offset, together.
-  std::map<Handover, std::set<size_t>> HandoversBehind(size_t k) const {
-    std::map<Handover, std::set<size_t>> alike;
+  // Numbers of the handovers that the kind may have behind it, but for the head's; those that are
+  // alike but for their offset together, by it.
+  std::map<Handover, std::map<int64_t, size_t>> HandoversBehind(size_t k) const {
+    std::map<Handover, std::map<int64_t, size_t>> alike;
     for (size_t b = 0; b + 1 < space_.blocks(); ++b) {
       if (space_.kind_of_[b] != k) continue;
-      for (const Choice& behind : space_.KindOf(b + 1).choices)
-        if (behind.handover != 0) alike[behind.price.input.At(0)].insert(behind.handover);
+      for (const Choice& behind : space_.KindOf(b + 1).choices) {
+        const Handover& handover = behind.price.input;
+        if (behind.handover != 0) alike[handover.At(0)][handover.offset] = behind.handover;
+      }
     }
     return alike;
   }
 
   absl::Status PriceBefore(size_t k) {
     BlockKind& kind = space_.kinds_[k];
+    std::map<int, BlockPricer> pricers;  // By the block behind.
     for (Choice& choice : kind.choices) choice.price_before.assign(examples_.size(), choice.price);
     for (const auto& [shape, alike] : HandoversBehind(k)) {
-      const Example& example = examples_[*alike.begin()];
-      const BlockPricer pricer = PricerOf(kind, example.block);
       for (Choice& choice : kind.choices) {
-        std::optional<BlockPrice> price;
-        if (choice.price.output.At(0) == shape) price = choice.price;  // As before the head.
-        for (size_t h : alike) {
-          const Handover& handover = examples_[h].handover;
-          if (BackwardIsHigher(choice.price, handover)) continue;
+        std::optional<BlockPrice> known;
+        if (choice.price.output.At(0) == shape) known = choice.price;  // As before the head.
+        for (const auto& [offset, h] : alike) {
+          const Example& example = examples_[h];
+          if (BackwardIsHigher(choice.price, example.handover)) continue;
+          std::optional<BlockPrice> price = known ? known->WithOutputAt(offset) : std::nullopt;
           if (!price) {
-            ASSIGN_OR_RETURN(price, pricer.Price(choice.recipe, *example.recipe));
+            auto pricer = pricers.find(example.block);
+            if (pricer == pricers.end())
+              pricer = pricers.emplace(example.block, PricerOf(kind, example.block)).first;
+            ASSIGN_OR_RETURN(price, pricer->second.Price(choice.recipe, *example.recipe));
+            known = price;
           }
-          choice.price_before[h] = price->WithOutputAt(handover.offset);
+          choice.price_before[h] = *price;
         }
       }
     }
