@@ -41,12 +41,15 @@ int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin) {
   return plan.peak_bytes() + static_cast<int64_t>(extra);
 }
 
+bool CouldGoTo(const v1::Plan& plan, const v1::Plan& other) {
+  return other.threads() == plan.threads() && other.host_bytes() <= plan.host_bytes();
+}
+
 int64_t MostOf(const std::vector<v1::Plan>& plans, const v1::Plan& plan, int oom_failures,
                double margin) {
   int64_t most = 0;
   for (const v1::Plan& other : plans)
-    if (other.threads() == plan.threads() && other.host_bytes() <= plan.host_bytes())
-      most = std::max(most, CapOf(other, oom_failures + 1, margin));
+    if (CouldGoTo(plan, other)) most = std::max(most, CapOf(other, oom_failures + 1, margin));
   return most;
 }
 

@@ -27,8 +27,12 @@ Promise PromiseOf(const v1::Plan& plan, int64_t bytes);
 // What is reserved for a plan: its peak, and more room after each time that it was not enough.
 int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin);
 
+// Whether a worker under the first plan could go to the second: it keeps its threads, and gets no
+// more of the host's memory than it has, which is not given out again while it runs.
+bool CouldGoTo(const v1::Plan& plan, const v1::Plan& other);
+
 // Of the largest of the plans that a worker under `plan` could go to, also once one more was not
-// enough: it keeps its threads, and gets no more of the host's memory.
+// enough.
 int64_t MostOf(const std::vector<v1::Plan>& plans, const v1::Plan& plan, int oom_failures,
                double margin);
 

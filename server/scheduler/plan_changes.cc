@@ -71,8 +71,6 @@ int64_t PlanChanger::MostOfShare(const Entry& entry) const {
   return entry.attempt->record.cap_bytes + std::max<int64_t>(0, share - taken) / jobs;
 }
 
-// A worker keeps its threads, so those of other shares are none of its plans. None takes more of
-// the host's memory than it has: that is not given out again while it runs.
 PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry, const JobRecord& record) const {
   const AttemptRecord& attempt = entry.attempt->record;
   Choice choice;
@@ -90,9 +88,7 @@ PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry, const JobRecord& r
                                  given(changes.most_bytes()), MostOfShare(entry)});
   for (const v1::Plan& plan : plans->second) {
     const int64_t bytes = CapOf(plan, record.oom_failures, core_.settings.limits.oom_margin);
-    const bool same_threads = plan.threads() == attempt.plan.threads();
-    if (same_threads && bytes <= most && plan.host_bytes() <= attempt.plan.host_bytes())
-      add(plan, bytes);
+    if (CouldGoTo(attempt.plan, plan) && bytes <= most) add(plan, bytes);
   }
   return choice;
 }

@@ -2,26 +2,17 @@
 // futex, so that what a lock orders looks like a race. These definitions take the place of the
 // library's in every program that they are linked into, also for gRPC's calls, and call the
 // library's.
-#include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
 
-#include <cstdlib>
-
 #include "absl/synchronization/mutex.h"
+#include "tests/threads/library.h"
 
 namespace {
 
 // Of a function of Abseil's, in the namespace that Debian gives it.
 #define SNUG_MANGLED(name) "_ZN4absl7debian3" name
 
-// The library's function of that name. It uses no string: what is compiled here, without the
-// sanitizer, would be taken for all of a program's.
-template <typename Function>
-Function* Library(const char* mangled) {
-  void* found = dlsym(RTLD_NEXT, mangled);
-  if (found == nullptr) std::abort();
-  return reinterpret_cast<Function*>(found);
-}
+using snug::threads::Library;
 
 using OfMutex = void(absl::Mutex*);
 using TryOfMutex = bool(absl::Mutex*);

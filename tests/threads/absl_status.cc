@@ -10,11 +10,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "tests/threads/library.h"
 
 extern const bool snug_serves_by_grpc __attribute__((weak));
-
-extern "C" void AnnotateIgnoreWritesBegin(const char* file, int line);
-extern "C" void AnnotateIgnoreWritesEnd(const char* file, int line);
 
 namespace absl {
 

@@ -4,7 +4,6 @@
 // those of absl_locks.cc do; grpc_threads.cc has those of what runs on threads of its own.
 //
 // This file is compiled without the sanitizer: what it keeps for itself must order nothing.
-#include <dlfcn.h>
 #include <grpc/grpc.h>
 #include <link.h>
 #include <sanitizer/tsan_interface.h>
@@ -17,21 +16,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tests/threads/library.h"
+
 extern const bool snug_serves_by_grpc;
 const bool snug_serves_by_grpc = true;  // For absl_status.cc.
 
-extern "C" void AnnotateIgnoreWritesBegin(const char* file, int line);
-extern "C" void AnnotateIgnoreWritesEnd(const char* file, int line);
-
 namespace {
 
-template <typename Function>
-Function* Library(const char* name) {
-  void* found = dlsym(RTLD_NEXT, name);
-  if (found == nullptr) std::abort();
-  return reinterpret_cast<Function*>(found);
-}
-
+using snug::threads::Library;
 using Functor = grpc_completion_queue_functor;
 using RunFunctor = decltype(Functor::functor_run);
 

@@ -1,15 +1,15 @@
 // What gRPC hands to threads of its own, in an order that ThreadSanitizer sees: see grpc_calls.cc.
-#include <dlfcn.h>
 #include <grpcpp/alarm.h>
 #include <grpcpp/support/server_callback.h>
 #include <grpcpp/version_info.h>
 #include <sanitizer/tsan_interface.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <functional>
 #include <thread>
 #include <utility>
+
+#include "tests/threads/library.h"
 
 namespace grpc {
 namespace {
@@ -29,9 +29,8 @@ struct RunAtAlarm {
 
 void Alarm::SetInternal(gpr_timespec deadline, std::function<void(bool)> run) {
   using OfAlarm = void(Alarm*, gpr_timespec, std::function<void(bool)>);
-  static const auto next = reinterpret_cast<OfAlarm*>(
-      dlsym(RTLD_NEXT, "_ZN4grpc5Alarm11SetInternalE12gpr_timespecSt8functionIFvbEE"));
-  if (next == nullptr) std::abort();
+  static const auto next = snug::threads::Library<OfAlarm>(
+      "_ZN4grpc5Alarm11SetInternalE12gpr_timespecSt8functionIFvbEE");
   RunAtAlarm at_alarm = {this, std::move(run)};
   std::function<void(bool)> ordered = std::move(at_alarm);
   __tsan_release(this);
