@@ -1,7 +1,9 @@
 #include "client/job_list.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -100,6 +102,23 @@ std::vector<Column>::iterator LeastNeeded(std::vector<Column>& columns) {
   return least;
 }
 
+// tenants/TENANT/jobs/ID
+std::string TenantIn(const v1::Job& job) {
+  const std::vector<std::string> parts = absl::StrSplit(job.name(), '/');
+  return parts.size() == 4 ? parts[1] : "";
+}
+
+// Among jobs of several tenants ids are spelled ID.TENANT, which every command takes.
+std::vector<v1::Job> WithTenants(std::vector<v1::Job> jobs) {
+  std::set<std::string> tenants;
+  for (const v1::Job& job : jobs) tenants.insert(TenantIn(job));
+  if (tenants.size() < 2) return jobs;
+  for (v1::Job& job : jobs)
+    if (const std::string tenant = TenantIn(job); !tenant.empty())
+      job.set_id(absl::StrCat(job.id(), ".", tenant));
+  return jobs;
+}
+
 }  // namespace
 
 absl::Duration TimeLeftOf(const v1::Job& job) {
@@ -110,7 +129,8 @@ absl::Duration TimeLeftOf(const v1::Job& job) {
   return known ? absl::Seconds(progress.step_seconds()) * steps : absl::Seconds(-1);
 }
 
-void PrintJobs(const std::vector<v1::Job>& jobs, const ListOptions& options, std::ostream& out) {
+void PrintJobs(const std::vector<v1::Job>& all, const ListOptions& options, std::ostream& out) {
+  const std::vector<v1::Job> jobs = WithTenants(all);
   std::vector<Column> columns = AllColumns();
   size_t room = kMostReason;
   if (options.columns > 0) {

@@ -101,6 +101,8 @@ std::string DeviceText(const v1::Job& job) {
 
 }  // namespace
 
+const std::string& NameOf(const v1::Job& job) { return job.name().empty() ? job.id() : job.name(); }
+
 std::string StateName(v1::Job::State state) { return EnumWord(state); }
 
 bool HasEnded(v1::Job::State state) {

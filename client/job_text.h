@@ -11,6 +11,8 @@
 namespace snug::client {
 
 std::string StateName(v1::Job::State state);  // RUNNING
+// What stays that job's, whoever else has one of its id: to ask for it again.
+const std::string& NameOf(const v1::Job& job);
 bool HasEnded(v1::Job::State state);
 
 std::string DurationText(absl::Duration duration);  // 12s, 2m03s, 1h02m, 3d04h

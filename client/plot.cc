@@ -1,6 +1,7 @@
 // plot: jobs' metrics as a picture, in the terminal or in a file. Works while they run, too.
 #include "client/chart.h"
 #include "client/commands.h"
+#include "client/job_text.h"
 #include "client/picture.h"
 #include "proto/snug/status_macros.h"
 
@@ -27,7 +28,8 @@ absl::StatusOr<int> PlotJobs(const CommandLine& line, Terminal& terminal) {
   Chart chart;
   for (const std::string& id : line.jobs) {
     ASSIGN_OR_RETURN(const v1::Job job, Find(connection, id));
-    ASSIGN_OR_RETURN(const v1::GetMetricHistoryResponse history, HistoryOf(connection, job.id()));
+    ASSIGN_OR_RETURN(const v1::GetMetricHistoryResponse history,
+                     HistoryOf(connection, NameOf(job)));
     AddJob(job, history, chart);
   }
   if (chart.panels.empty())

@@ -64,7 +64,7 @@ void AddJobs(const v1::Device& device, const std::map<std::string, const v1::Job
   Table table({" ", "JOB", "STATE", ">STEP", ">LOSS", ">PREDICTED", ">ACTUAL", ">RESERVED"});
   for (int i = 0; i < device.reservations_size(); ++i) {
     const v1::Reservation& given = device.reservations(i);
-    const auto found = jobs.find(given.job());
+    const auto found = jobs.find(given.job_name().empty() ? given.job() : given.job_name());
     const v1::Job* job = found == jobs.end() ? nullptr : found->second;
     const bool stepped = job != nullptr && job->progress().global_step() > 0;
     table.AddRow(
@@ -132,7 +132,7 @@ void Fit(int rows, std::vector<std::string>& lines) {
 
 std::vector<std::string> TopLines(const TopView& view, const ScreenSize& size) {
   std::map<std::string, const v1::Job*> jobs;
-  for (const v1::Job& job : view.running) jobs[job.id()] = &job;
+  for (const v1::Job& job : view.running) jobs[NameOf(job)] = &job;
   std::vector<std::string> lines;
   for (const v1::Device& device : view.server.devices()) AddDevice(device, jobs, size, lines);
   AddQueue(view, size, lines);

@@ -63,7 +63,7 @@ class Watcher {
     while (reader->Read(&job)) {
       backoff_.Reset();
       job_ = job;
-      request_.set_id(job.id());  // A beginning that was unambiguous may not stay so.
+      request_.set_id(NameOf(job));  // A beginning that was unambiguous may not stay so.
       Show();
     }
     return reader->Finish();
@@ -84,7 +84,7 @@ class Watcher {
     if (looked_back_ || job_.progress().global_step() == 0) return;
     looked_back_ = true;
     v1::GetMetricHistoryRequest request;
-    request.set_id(job_.id());
+    request.set_id(NameOf(job_));
     request.add_metrics("loss");
     request.set_max_points(kCourse);
     const auto history = connection_.Call(&v1::FineTuning::Stub::GetMetricHistory, request);

@@ -211,9 +211,9 @@ absl::Status Daemon::ServeApi() {
                                         .info = info});
   page_.Connect(*api_, *callers_);
   door_.Connect(*api_, *callers_);
-  grpc_callers_ = std::make_unique<GrpcCallers>(peers_, *callers_);
+  grpc_callers_ = std::make_unique<GrpcCallers>(peers_, strangers_, *callers_);
   service_ = std::make_unique<FineTuningService>(*api_, *grpc_callers_, *pool_, streams_);
-  ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_, *service_, peers_, streams_));
+  ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_, *service_, peers_, strangers_, streams_));
   return absl::OkStatus();
 }
 

@@ -95,6 +95,7 @@ class Daemon {
   std::unique_ptr<Tokens> tokens_;
   std::unique_ptr<AuditLog> audit_;
   Peers peers_;
+  Strangers strangers_;
   Sessions sessions_;
   std::unique_ptr<Callers> callers_;
   std::unique_ptr<Api> api_;

@@ -150,6 +150,7 @@ absl::StatusOr<int> AnswerWorker::AwaitDial(const std::function<bool()>& cancell
       const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
       if (fd >= 0 && SaysItsNonce(fd)) return fd;
       if (fd >= 0) close(fd);
+      if (fd < 0) absl::SleepFor(kLook);  // As where no descriptors are left: it goes on waiting.
     } else if (gone) {
       return WhyItEnded();
     }

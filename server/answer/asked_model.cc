@@ -11,6 +11,7 @@
 #include "server/artifact/checkpoints.h"
 #include "server/artifact/job_origins.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
 #include "server/node/attempt_files.h"
 #include "worker/program/generation.h"
 
@@ -92,10 +93,10 @@ absl::StatusOr<AskedModel> FindModel(const v1::SampleRequest& request, const Job
   if (request.base()) {
     spec.clear_added_tokens();  // It was not trained with them.
   } else if (request.has_checkpoint_step()) {
-    ASSIGN_OR_RETURN(asked.checkpoint, FolderAt(job->id(), CheckpointsDir(state_dir, job->id()),
+    ASSIGN_OR_RETURN(asked.checkpoint, FolderAt(job->id(), CheckpointsDir(state_dir, KeyOf(*job)),
                                                 request.checkpoint_step()));
   } else {
-    ASSIGN_OR_RETURN(const std::string output, index.OutputOf(job->id()));
+    ASSIGN_OR_RETURN(const std::string output, index.OutputOf(KeyOf(*job)));
     if (asked.chat_template.empty()) {
       ASSIGN_OR_RETURN(asked.chat_template, TemplateIn(output));
     }

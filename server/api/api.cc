@@ -17,6 +17,7 @@
 #include "server/data/sha256.h"
 #include "server/job/check_labels.h"
 #include "server/job/errors.h"
+#include "server/job/job_ref.h"
 #include "server/job/random_id.h"
 
 namespace snug::server {
@@ -51,7 +52,9 @@ absl::Status CheckCreate(const v1::CreateJobRequest& request, const Principal& w
 void HideJobsOfOthers(v1::Device& device, const Principal& who, const JobIndex& index) {
   for (v1::Reservation& reservation : *device.mutable_reservations()) {
     const JobPtr job = index.FindLive(reservation.job());
-    if (job == nullptr || !who.MaySee(*job)) reservation.clear_job();
+    const bool shown = job != nullptr && who.MaySee(*job);
+    reservation.set_job(shown ? job->id() : "");
+    reservation.set_job_name(shown ? job->name() : "");
   }
 }
 
@@ -219,9 +222,11 @@ void Api::Rerun(const Allowed<v1::RerunJobRequest>& call, const Answer<v1::Job>&
   Allowed<v1::CreateJobRequest> create{.who = call.who};
   create.request.set_job_id(call.request.job_id());
   create.request.set_request_id(call.request.request_id());
-  *create.request.mutable_spec() = (*job)->spec();
+  *create.request.mutable_spec() = SpecFor(TenantOf(call.who.name()), **job);
   const absl::Status right = CheckCreate(create.request, call.who);
-  right.ok() ? Create(std::move(create), {.parent_job = (*job)->id()}, answer) : answer(right);
+  right.ok()
+      ? Create(std::move(create), {.parent_job = RefTo(**job, TenantOf(call.who.name()))}, answer)
+      : answer(right);
 }
 
 void Api::ExtendJob(const Principal& who, const v1::ExtendJobRequest& request,
@@ -236,12 +241,13 @@ void Api::ExtendJob(const Principal& who, const v1::ExtendJobRequest& request,
 void Api::Extend(const Allowed<v1::ExtendJobRequest>& call, const Answer<v1::Job>& answer) {
   const absl::StatusOr<JobRecord> parent = parts_.store.FindJob(call.request.id());
   if (!parent.ok()) return answer(parent.status());
-  absl::StatusOr<CreateOrder> order = OrderToExtend(*parent, call.request, parts_.state_dir);
+  absl::StatusOr<CreateOrder> order =
+      OrderToExtend(*parent, call.request, call.who, parts_.state_dir);
   if (!order.ok()) return answer(order.status());
   Allowed<v1::CreateJobRequest> create{.who = call.who};
   create.request.set_job_id(call.request.job_id());
   create.request.set_request_id(call.request.request_id());
-  *create.request.mutable_spec() = order->spec;
+  *create.request.mutable_spec() = std::move(order->spec);
   const absl::Status right = CheckCreate(create.request, call.who);
   right.ok() ? Create(std::move(create), *std::move(order), answer) : answer(right);
 }

@@ -3,6 +3,7 @@
 #include "server/api/calls.h"
 #include "server/api/masks.h"
 #include "server/api/pages.h"
+#include "server/job/job_key.h"
 
 namespace snug::server {
 namespace {
@@ -101,8 +102,8 @@ void Api::DeleteFile(const Principal& who, const v1::DeleteFileRequest& request,
     ASSIGN_OR_RETURN(const v1::File file, parts_.uploads.Find(owner, id));
     ASSIGN_OR_RETURN(const std::string path, parts_.uploads.PathOf(owner, id));
     if (const std::string job = parts_.index.LiveJobOn(path); !job.empty())
-      return WithReason(absl::FailedPreconditionError(
-                            absl::StrCat("job \"", job, "\" has not ended, and is trained on it")),
+      return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                            "job \"", IdIn(job), "\" has not ended, and is trained on it")),
                         "FILE_IN_USE");
     RETURN_IF_ERROR(parts_.uploads.Delete(owner, id));
     return Named(file, call.who);

@@ -17,6 +17,7 @@
 #include "server/artifact/checkpoints.h"
 #include "server/artifact/output.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
 #include "server/job/names.h"
 #include "server/node/attempt_files.h"
 
@@ -39,7 +40,7 @@ absl::StatusOr<std::string> CheckpointAt(const std::string& state_dir, const std
     absl::StrAppend(&there, there.empty() ? "" : ", ", at);
   }
   return WithReason(
-      absl::NotFoundError(absl::StrCat("job \"", job, "\" has no checkpoint of step ", step,
+      absl::NotFoundError(absl::StrCat("job \"", IdIn(job), "\" has no checkpoint of step ", step,
                                        "; it has ", there.empty() ? "none" : there)),
       "CHECKPOINT_NOT_FOUND");
 }
@@ -71,9 +72,10 @@ absl::Status CheckRange(const v1::DownloadJobRequest& request) {
 }
 
 absl::Status NoArtifact(const v1::DownloadJobRequest& request) {
-  return WithReason(absl::NotFoundError(absl::StrCat("job \"", request.id(), "\" has no file \"",
-                                                     request.path(), "\" there")),
-                    "ARTIFACT_NOT_FOUND");
+  return WithReason(
+      absl::NotFoundError(absl::StrCat("job \"", IdIn(request.id()), "\" has no file \"",
+                                       request.path(), "\" there")),
+      "ARTIFACT_NOT_FOUND");
 }
 
 // Files one after another, or the one that was asked for.
@@ -120,14 +122,14 @@ template <typename Request>
 absl::StatusOr<std::string> Artifacts::FolderOf(const Request& request) const {
   if (!request.has_checkpoint_step()) return index_.OutputOf(request.id());
   ASSIGN_OR_RETURN(const JobPtr job, index_.Find(request.id()));
-  return CheckpointAt(state_dir_, job->id(), request.checkpoint_step());
+  return CheckpointAt(state_dir_, KeyOf(*job), request.checkpoint_step());
 }
 
 absl::StatusOr<v1::ListCheckpointsResponse> Artifacts::Checkpoints(
     const v1::ListCheckpointsRequest& request) const {
   ASSIGN_OR_RETURN(const JobPtr job, index_.Find(request.id()));
   ASSIGN_OR_RETURN(const std::vector<std::string> dirs,
-                   ListCheckpoints(CheckpointsDir(state_dir_, job->id())));
+                   ListCheckpoints(CheckpointsDir(state_dir_, KeyOf(*job))));
   std::vector<Listed<v1::Checkpoint>> list;
   for (const std::string& dir : dirs) {
     std::optional<v1::Checkpoint> checkpoint = Described(dir);

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
-#include "server/job/names.h"
+#include "server/job/job_key.h"
 
 namespace snug::server {
 namespace {
@@ -88,18 +88,6 @@ const Rule* FindRule(absl::string_view method) {
   return rule == std::end(kRules) ? nullptr : rule;
 }
 
-// A name is a whole one, and of the tenant that the job is of.
-absl::StatusOr<std::string> FindNamed(const Principal& who, const std::string& name,
-                                      const JobIndex& index) {
-  const std::optional<ResourceName> parsed = ParseName(name);
-  if (!parsed || parsed->kind != ResourceName::kJob) return JobNotFound(name);
-  const absl::StatusOr<JobPtr> found = index.Find(parsed->id, who);
-  if (!found.ok() && !absl::IsNotFound(found.status()) && !absl::IsInvalidArgument(found.status()))
-    return found.status();
-  if (!found.ok() || JobName(**found) != name) return JobNotFound(name);
-  return (*found)->id();
-}
-
 absl::Status Denied(absl::string_view who_may, absl::string_view method) {
   return WithReason(absl::PermissionDeniedError(absl::StrCat(who_may, " may call ", method)),
                     "PERMISSION_DENIED");
@@ -124,9 +112,8 @@ absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
                                       const JobIndex& index) {
   RETURN_IF_ERROR(MayCall(principal, method));
   if (FindRule(method)->about == About::kNoJob) return std::string();
-  if (IsName(job)) return FindNamed(*principal, job, index);
-  ASSIGN_OR_RETURN(const JobPtr found, index.Find(job, *principal));
-  return found->id();
+  ASSIGN_OR_RETURN(const JobPtr found, index.Search(job, *principal));
+  return KeyOf(*found);
 }
 
 bool ChangesSomething(absl::string_view method) {

@@ -16,8 +16,8 @@ namespace snug::server {
 // UNAUTHENTICATED: nobody knows who calls. PERMISSION_DENIED: he may not call this.
 absl::Status MayCall(const std::optional<Principal>& principal, absl::string_view method);
 
-// The whole id of the job that the call is about, of which `job` is the id, an unambiguous
-// beginning of it, or the name; empty for a method that names none. As MayCall; and NOT_FOUND: no
+// The key of the job that the call is about, of which `job` is the id, an unambiguous beginning of
+// it, the name or the key; empty for a method that names none. As MayCall; and NOT_FOUND: no
 // such job, or none that is his, in the same words.
 absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
                                       absl::string_view method, const std::string& job,

@@ -8,6 +8,7 @@
 #include "server/artifact/checkpoints.h"
 #include "server/job/check_spec.h"
 #include "server/job/errors.h"
+#include "server/job/job_ref.h"
 #include "server/node/attempt_files.h"
 
 namespace snug::server {
@@ -23,22 +24,24 @@ absl::StatusOr<int64_t> LastStep(const std::string& checkpoints_dir) {
 }  // namespace
 
 absl::StatusOr<CreateOrder> OrderToExtend(const JobRecord& parent,
-                                          const v1::ExtendJobRequest& request,
+                                          const v1::ExtendJobRequest& request, const Principal& who,
                                           const std::string& state_dir) {
-  if (!IsTerminal(parent.state())) return WrongState(parent.id(), "extend", NameOf(parent.state()));
-  ASSIGN_OR_RETURN(const int64_t step, LastStep(CheckpointsDir(state_dir, parent.id())));
+  if (!IsTerminal(parent.state()))
+    return WrongState(parent.job.id(), "extend", NameOf(parent.state()));
+  ASSIGN_OR_RETURN(const int64_t step, LastStep(CheckpointsDir(state_dir, parent.key())));
   if (step == 0)
     return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                          "job \"", parent.id(), "\" has no checkpoint to go on from; a job ",
+                          "job \"", parent.job.id(), "\" has no checkpoint to go on from; a job ",
                           "saves them with training.save_steps or save_strategy")),
                       "CHECKPOINT_NOT_FOUND");
   if (request.steps() < 1 || request.steps() > kMaxSteps - step)
     return InvalidRequest(
         {{"steps", absl::StrCat(request.steps(), " is outside 1 to ", kMaxSteps - step),
           "BAD_FIELD"}});
-  CreateOrder order{.spec = parent.job.spec(),
-                    .parent_job = parent.id(),
-                    .extends = {.step = step,
+  CreateOrder order{.spec = SpecFor(TenantOf(who.name()), parent.job),
+                    .parent_job = RefTo(parent.job, TenantOf(who.name())),
+                    .extends = {.job = parent.key(),
+                                .step = step,
                                 .train_data = parent.train_data,
                                 .eval_data = parent.eval_data,
                                 .dataset = parent.job.dataset()}};

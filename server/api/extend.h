@@ -5,16 +5,18 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/job/principal.h"
 #include "server/job/records.h"
 #include "server/scheduler/entry.h"
 #include "snug/v1/service.pb.h"
 
 namespace snug::server {
 
-// With the spec of `parent`, but for its steps: those of its newest checkpoint and as many more. An
-// error where it has not ended, or has no checkpoint. Reads no checkpoint.
+// For `who` extends it: with the spec of `parent`, but for its steps: those of its newest
+// checkpoint and as many more. An error where it has not ended, or has no checkpoint. Reads no
+// checkpoint.
 absl::StatusOr<CreateOrder> OrderToExtend(const JobRecord& parent,
-                                          const v1::ExtendJobRequest& request,
+                                          const v1::ExtendJobRequest& request, const Principal& who,
                                           const std::string& state_dir);
 
 }  // namespace snug::server

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "proto/snug/status_macros.h"
+#include "server/job/job_key.h"
 #include "server/node/attempt_files.h"
 #include "server/node/rotated_log.h"
 
@@ -64,7 +65,7 @@ absl::StatusOr<MessageSource<v1::LogChunk>> LogSource(const JobIndex& index,
                                                       const v1::GetJobLogsRequest& request) {
   ASSIGN_OR_RETURN(const JobPtr job, index.Find(request.id()));
   v1::GetJobLogsRequest whole = request;
-  whole.set_id(job->id());
+  whole.set_id(KeyOf(*job));
   // An attempt that goes on from another begins with what that one has measured.
   const int first = request.metrics() ? std::max(job->epoch(), 1) : 1;
   auto reader = std::make_shared<LogReader>(index, state_dir, whole, first);

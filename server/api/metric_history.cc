@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
 #include "server/node/attempt_files.h"
 #include "server/node/json_file.h"
 
@@ -132,7 +133,7 @@ absl::StatusOr<v1::GetMetricHistoryResponse> MetricHistoryOf(
   RETURN_IF_ERROR(Check(request));
   ASSIGN_OR_RETURN(const JobPtr job, index.Find(request.id()));
   const std::string path =
-      AttemptDir(state_dir, job->id(), std::max(job->epoch(), 1)) + "/metrics.jsonl";
+      AttemptDir(state_dir, KeyOf(*job), std::max(job->epoch(), 1)) + "/metrics.jsonl";
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 && errno == ENOENT) return MetricHistory(request, 0).Response();
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot open the job's metrics.jsonl");

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
 #include "server/retention/leavings.h"
 #include "server/scheduler/clock.h"
 
@@ -56,7 +57,7 @@ StoredBytes::Count CountOnDisk(const JobIndex& index, const Uploads& uploads,
     do {
       ASSIGN_OR_RETURN(const JobPage page, index.List(query));
       for (const ListedJob& listed : page.jobs)
-        bytes += BytesBelow(absl::StrCat(state_dir, "/jobs/", listed.job->id()));
+        bytes += BytesBelow(absl::StrCat(state_dir, "/jobs/", KeyOf(*listed.job)));
       query.after = page.next;
     } while (query.after != 0);
     return bytes;

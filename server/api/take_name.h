@@ -3,6 +3,7 @@
 #ifndef SERVER_API_TAKE_NAME_H_
 #define SERVER_API_TAKE_NAME_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
 #include "server/job/job_ref.h"
 #include "server/job/names.h"
 
@@ -26,14 +28,18 @@ absl::Status TakeStep(int64_t step, Request& request) {
   return absl::OkStatus();
 }
 
-// JOB/checkpoints/STEP, as a job file names a checkpoint: JOB stays in `id`.
+// JOB/checkpoints/STEP, as a job file names a checkpoint, also of ID.TENANT: JOB stays in `id`.
 template <typename Request>
 absl::Status TakeJobRef(Request& request) {
   if constexpr (requires { request.set_checkpoint_step(0); }) {
-    const std::optional<JobRef> ref = ParseJobRef(request.id());
+    const std::string id = request.id();
+    const size_t slash = std::min(id.find('/'), id.size());
+    const std::string job = id.substr(0, slash), spelled = NameSpelled(job);
+    const std::optional<JobRef> ref =
+        ParseJobRef(spelled.empty() ? id : spelled + id.substr(slash));
     if (!ref || !ref->step) return absl::OkStatus();
     RETURN_IF_ERROR(TakeStep(*ref->step, request));
-    request.set_id(ref->job);
+    request.set_id(job);
   }
   return absl::OkStatus();
 }

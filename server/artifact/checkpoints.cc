@@ -18,6 +18,7 @@
 #include "server/artifact/manifest.h"
 #include "server/data/sha256.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
 #include "server/job/transient.h"
 
 namespace snug::server {
@@ -122,8 +123,8 @@ absl::StatusOr<CheckpointRecord> FindAt(const std::string& job, const std::strin
     first.Update(absl::DataLossError(record.status().message()));
   }
   if (!first.ok()) return WithReason(first, kCheckpointsDamaged);
-  return WithReason(absl::NotFoundError(absl::StrCat("job \"", job, "\" has no checkpoint of step ",
-                                                     step, " any more")),
+  return WithReason(absl::NotFoundError(absl::StrCat(
+                        "job \"", IdIn(job), "\" has no checkpoint of step ", step, " any more")),
                     "CHECKPOINT_NOT_FOUND");
 }
 

@@ -8,22 +8,21 @@
 #include "proto/snug/status_macros.h"
 #include "server/artifact/checkpoints.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
+#include "server/job/job_ref.h"
 #include "server/job/names.h"
 #include "server/job/states.h"
 #include "server/node/attempt_files.h"
 
 namespace snug::server {
 
-// A name of another tenant's job is no job's of his.
 absl::StatusOr<JobPtr> JobOrigins::Find(const JobRef& ref) const {
-  ASSIGN_OR_RETURN(JobPtr job, index_.Find(ref.job, who_));
-  if (IsName(ref.job) && JobName(*job) != ref.job) return JobNotFound(ref.job);
-  return job;
+  return index_.Search(ref.job, who_);
 }
 
 absl::StatusOr<JobRef> JobOrigins::Whole(const JobRef& ref) const {
   ASSIGN_OR_RETURN(const JobPtr job, Find(ref));
-  return JobRef{.job = job->id(), .step = ref.step};
+  return JobRef{.job = RefTo(*job, TenantOf(who_.name())), .step = ref.step};
 }
 
 absl::StatusOr<JobPtr> JobOrigins::FindOf(const JobRef& ref, v1::JobSpec::Method method) const {
@@ -42,7 +41,7 @@ absl::StatusOr<JobPtr> JobOrigins::FindOf(const JobRef& ref, v1::JobSpec::Method
 absl::StatusOr<std::string> JobOrigins::CheckpointOf(const v1::Job& job, int64_t step) const {
   if (!IsTerminal(job.state()))
     return WrongState(job.id(), "begin with a checkpoint of", NameOf(job.state()));
-  return FolderAt(job.id(), CheckpointsDir(state_dir_, job.id()), step);
+  return FolderAt(job.id(), CheckpointsDir(state_dir_, KeyOf(job)), step);
 }
 
 // A checkpoint is a model's folder, unless the version that wrote it made none yet, or its base had
@@ -51,7 +50,7 @@ absl::StatusOr<ModelOrigin> JobOrigins::Model(const JobRef& ref) const {
   ASSIGN_OR_RETURN(const JobPtr job, FindOf(ref, v1::JobSpec::METHOD_FULL));
   ModelOrigin origin;
   if (!ref.step) {
-    ASSIGN_OR_RETURN(origin.dir, index_.OutputOf(job->id()));
+    ASSIGN_OR_RETURN(origin.dir, index_.OutputOf(KeyOf(*job)));
     return origin;
   }
   ASSIGN_OR_RETURN(std::string folder, CheckpointOf(*job, *ref.step));
@@ -62,7 +61,7 @@ absl::StatusOr<ModelOrigin> JobOrigins::Model(const JobRef& ref) const {
     return absl::FailedPreconditionError(
         absl::StrCat("job \"", job->id(), "\" has added tokens, which this checkpoint has no ",
                      "tokenizer with: name the job, for what it made in the end"));
-  ASSIGN_OR_RETURN(origin, ModelOriginOf(job->spec(), *this));
+  ASSIGN_OR_RETURN(origin, ModelOriginOf(SpecFor(TenantOf(who_.name()), *job), *this));
   origin.checkpoint = std::move(folder);
   return origin;
 }
@@ -72,14 +71,16 @@ absl::StatusOr<AdapterOrigin> JobOrigins::Adapter(const JobRef& ref,
   ASSIGN_OR_RETURN(const JobPtr job, FindOf(ref, v1::JobSpec::METHOD_LORA));
   AdapterOrigin origin;
   if (!ref.step) {
-    ASSIGN_OR_RETURN(origin.dir, index_.OutputOf(job->id()));
+    ASSIGN_OR_RETURN(origin.dir, index_.OutputOf(KeyOf(*job)));
     return origin;
   }
   const v1::JobSpec& theirs = job->spec();
   const auto tokens = [](const v1::JobSpec& of) {
     return std::vector<std::string>(of.added_tokens().begin(), of.added_tokens().end());
   };
-  if (theirs.model() != spec.model() || tokens(theirs) != tokens(spec))
+  const bool same_model =
+      ForAll(theirs.model(), TenantOf(job->owner())) == ForAll(spec.model(), TenantOf(who_.name()));
+  if (!same_model || tokens(theirs) != tokens(spec))
     return absl::FailedPreconditionError(
         absl::StrCat("job \"", job->id(), "\" trained it beside model: ", theirs.model(),
                      tokens(theirs).empty() ? "" : ", with added_tokens", ": name the same"));

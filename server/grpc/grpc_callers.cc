@@ -46,7 +46,12 @@ absl::StatusOr<absl::string_view> BearerOf(const grpc::ServerContextBase& contex
 }  // namespace
 
 absl::StatusOr<Principal> GrpcCallers::Find(const grpc::ServerContextBase& context) {
-  if (IsTls(context)) return OverTls(context);
+  if (IsTls(context)) {
+    absl::StatusOr<Principal> who = OverTls(context);
+    // One who calls too often is known as well.
+    if (!absl::IsUnauthenticated(who.status())) strangers_.Acquaint(context.peer());
+    return who;
+  }
   if (std::optional<Principal> user = peers_.Find(context.peer()))
     return callers_.OfUser(*std::move(user));
   return WithReason(absl::UnauthenticatedError("the daemon cannot tell who calls"),

@@ -8,14 +8,16 @@
 #include "absl/status/statusor.h"
 #include "server/api/callers.h"
 #include "server/grpc/peers.h"
+#include "server/grpc/strangers.h"
 #include "server/grpc/streams.h"
 
 namespace snug::server {
 
 class GrpcCallers {
  public:
-  // Both outlive it.
-  GrpcCallers(const Peers& peers, Callers& callers) : peers_(peers), callers_(callers) {}
+  // All outlive it.
+  GrpcCallers(const Peers& peers, Strangers& strangers, Callers& callers)
+      : peers_(peers), strangers_(strangers), callers_(callers) {}
 
   // UNAUTHENTICATED: nobody knows him. RESOURCE_EXHAUSTED: he calls too often.
   absl::StatusOr<Principal> Find(const grpc::ServerContextBase& context);
@@ -27,6 +29,7 @@ class GrpcCallers {
   absl::StatusOr<Principal> OverTls(const grpc::ServerContextBase& context);
 
   const Peers& peers_;
+  Strangers& strangers_;
   Callers& callers_;
 };
 

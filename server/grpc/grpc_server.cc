@@ -34,6 +34,7 @@ constexpr int kHandshakeMs = 10'000;        // Of TLS and HTTP/2.
 constexpr int kPingMs = 5 * 60'000;         // While a call lasts: whether the client is there.
 constexpr int kPingAnswerMs = 20'000;
 constexpr int kReviewMs = 10'000;      // Between looks at who has streams open.
+constexpr int kStrangersMs = 250;      // Between looks at what strangers send.
 constexpr int kPingsApartMs = 10'000;  // A client that asks more often, thrice, goes.
 constexpr size_t kQuotaBytes = 256 << 20;
 // Reflection is served by blocking calls, alone of all services: each holds a thread to its end.
@@ -70,9 +71,11 @@ void PauseIfNone(int error) {
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const v1::DaemonConfig& config,
                                                               grpc::Service& service, Peers& peers,
+                                                              Strangers& strangers,
                                                               StreamRegistry& streams) {
   ASSIGN_OR_RETURN(const int listener, ListenUnix(config.socket(), kSocketMode));
-  std::unique_ptr<GrpcServer> server(new GrpcServer(config.socket(), listener, peers, streams));
+  std::unique_ptr<GrpcServer> server(
+      new GrpcServer(config.socket(), listener, peers, strangers, streams));
   server->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (server->wake_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
   RETURN_IF_ERROR(server->Build(config, service));
@@ -81,10 +84,12 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const v1::DaemonCo
   return server;
 }
 
-GrpcServer::GrpcServer(std::string socket, int listener, Peers& peers, StreamRegistry& streams)
+GrpcServer::GrpcServer(std::string socket, int listener, Peers& peers, Strangers& strangers,
+                       StreamRegistry& streams)
     : socket_(std::move(socket)),
       listener_(listener),
       peers_(peers),
+      strangers_(strangers),
       streams_(streams),
       tls_connections_(kTlsLimits) {}
 
@@ -126,7 +131,9 @@ void GrpcServer::AcceptLoop() {
   std::vector<pollfd> set = {{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
   for (const Address& address : addresses_) set.push_back({address.listener, POLLIN, 0});
   while (!stopping_) {
-    if (poll(set.data(), set.size(), kReviewMs) < 0 && errno != EINTR) return;
+    const int wait_ms = strangers_.any() ? kStrangersMs : kReviewMs;
+    if (poll(set.data(), set.size(), wait_ms) < 0 && errno != EINTR) return;
+    ReviewStrangers();
     ReviewStreams();
     if (set[0].revents != 0) AcceptLocal();
     for (size_t i = 0; i < addresses_.size(); ++i)
@@ -137,9 +144,17 @@ void GrpcServer::AcceptLoop() {
 // Every few seconds, however many connections come.
 void GrpcServer::ReviewStreams() {
   const absl::Duration now = SinceBoot();
-  if (now - reviewed_ < absl::Milliseconds(kReviewMs)) return;
-  reviewed_ = now;
+  if (now - streams_reviewed_ < absl::Milliseconds(kReviewMs)) return;
+  streams_reviewed_ = now;
   streams_.Review();
+}
+
+// No more often than that, however many connections come.
+void GrpcServer::ReviewStrangers() {
+  const absl::Duration now = SinceBoot();
+  if (now - strangers_reviewed_ < absl::Milliseconds(kStrangersMs)) return;
+  strangers_reviewed_ = now;
+  strangers_.Review(now);
 }
 
 void GrpcServer::AcceptLocal() {
@@ -155,7 +170,7 @@ void GrpcServer::AcceptLocal() {
 void GrpcServer::AcceptTls(Address& address) {
   const int fd = accept4(address.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return PauseIfNone(errno);
-  if (!IsSpareDescriptor(fd) || !tls_connections_.Admit(fd)) {
+  if (!IsSpareDescriptor(fd) || !tls_connections_.Admit(fd) || !strangers_.Admit(fd, SinceBoot())) {
     close(fd);
     return;
   }

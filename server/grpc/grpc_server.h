@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/grpc/peers.h"
+#include "server/grpc/strangers.h"
 #include "server/grpc/streams.h"
 #include "server/node/connection_caps.h"
 #include "snug/v1/config.pb.h"
@@ -23,10 +24,11 @@ namespace snug::server {
 
 class GrpcServer {
  public:
-  // `service`, `peers`, which is told of every connection, and `streams`, which is reviewed every
-  // few seconds, outlive the server.
+  // `service`, `peers`, which is told of every connection of the socket, `strangers`, which is told
+  // of the others, and `streams`, which is reviewed every few seconds, outlive the server.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const v1::DaemonConfig& config,
                                                            grpc::Service& service, Peers& peers,
+                                                           Strangers& strangers,
                                                            StreamRegistry& streams);
   ~GrpcServer();
 
@@ -45,9 +47,11 @@ class GrpcServer {
     std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   };
 
-  GrpcServer(std::string socket, int listener, Peers& peers, StreamRegistry& streams);
+  GrpcServer(std::string socket, int listener, Peers& peers, Strangers& strangers,
+             StreamRegistry& streams);
   absl::Status Build(const v1::DaemonConfig& config, grpc::Service& service);
   void AcceptLoop();
+  void ReviewStrangers();
   void ReviewStreams();
   void AcceptLocal();
   void AcceptTls(Address& address);
@@ -56,11 +60,12 @@ class GrpcServer {
   const int listener_;
   int wake_ = -1;  // eventfd
   Peers& peers_;
+  Strangers& strangers_;
   StreamRegistry& streams_;
   std::atomic<bool> stopping_{false};
   std::vector<Address> addresses_;
-  ConnectionCaps connections_, tls_connections_;  // Of the accepting thread.
-  absl::Duration reviewed_;  // Of it as well: when it last was, by SinceBoot().
+  ConnectionCaps connections_, tls_connections_;          // Of the accepting thread.
+  absl::Duration streams_reviewed_, strangers_reviewed_;  // By it, in SinceBoot().
   std::unique_ptr<grpc::Server> server_;
   std::thread thread_;
 };

@@ -123,9 +123,10 @@ class FineTuningService : public RawService {
   template <typename Request, typename Response>
   Unary* Call(const Context& context, const Bytes& in, Bytes* out,
               void (Api::*method)(const Principal&, const Request&, Answer<Response>)) {
+    // Before the request is looked at: who is let in is no stranger, whatever he sends.
+    const absl::StatusOr<Principal> who = callers_.Find(context);
     return UnaryCall::Start<Request, Response>(
         in, out, [&](const Request& request, Answer<Response> answer) {
-          const absl::StatusOr<Principal> who = callers_.Find(context);
           who.ok() ? (api_.*method)(*who, request, std::move(answer)) : answer(who.status());
         });
   }

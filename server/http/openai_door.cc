@@ -3,6 +3,8 @@
 #include <httplib.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,8 @@
 #include "proto/snug/status_macros.h"
 #include "server/http/openai_objects.h"
 #include "server/http/requests.h"
+#include "server/job/job_key.h"
+#include "server/job/principal.h"
 
 namespace snug::server {
 namespace {
@@ -24,7 +28,7 @@ constexpr size_t kMaxFieldBytes = 1 << 10;  // Of a form, beside the file.
 constexpr int kMaxJobs = 1000;              // Of which a list is a part.
 constexpr const char* kJobs = "/v1/fine_tuning/jobs";
 constexpr const char* kFiles = "/v1/files";
-constexpr const char* kId = "/([a-z0-9-]+)";
+constexpr const char* kId = "/([a-z0-9.-]+)";
 
 void Respond(const absl::StatusOr<json>& reply, httplib::Response& response) {
   if (reply.ok()) {
@@ -42,6 +46,12 @@ absl::StatusOr<size_t> LimitOf(const httplib::Request& request, size_t usual) {
   if (absl::SimpleAtoi(request.get_param_value("limit"), &limit) && limit >= 1 && limit <= kMaxJobs)
     return static_cast<size_t>(limit);
   return WrongParam("limit", absl::StrCat("must be 1 to ", kMaxJobs));
+}
+
+// As the caller spells it, where he spells it out.
+std::string IdAskedFor(const httplib::Request& request, const v1::Job& job) {
+  const std::string asked = request.matches[1];
+  return NameSpelled(asked).empty() ? job.id() : asked;
 }
 
 absl::StatusOr<json> ListOf(const httplib::Request& request, const std::vector<json>& all,
@@ -199,12 +209,12 @@ void OpenAiDoor::ServeJobs(httplib::Server& server) {
   get(absl::StrCat(kJobs, kId),
       [this](const std::string& secret, const httplib::Request& request) -> Reply {
         ASSIGN_OR_RETURN(const v1::Job job, FindJob(secret, request.matches[1]));
-        return JobObject(job);
+        return JobObject(job, IdAskedFor(request, job));
       });
   get(absl::StrCat(kJobs, kId, "/events"),
       [this](const std::string& secret, const httplib::Request& request) -> Reply {
         ASSIGN_OR_RETURN(const v1::Job job, FindJob(secret, request.matches[1]));
-        const auto metrics = gateway_.MetricsOf(secret, job.id());
+        const auto metrics = gateway_.MetricsOf(secret, job.name());
         return ListOf(request, EventObjects(job, metrics.value_or("")), 20);
       });
   get(absl::StrCat(kJobs, kId, "/checkpoints"),
@@ -231,16 +241,18 @@ template <typename Request>
 void OpenAiDoor::ServeChange(httplib::Server& server, const char* verb,
                              void (Api::*method)(const Principal&, const Request&,
                                                  Answer<v1::Job>)) {
-  server.Post(absl::StrCat(kJobs, kId, "/", verb),
-              [this, method](const httplib::Request& request, httplib::Response& response,
-                             const httplib::ContentReader& content) {
-                const absl::StatusOr<std::string> body = BodyOf(content);
-                if (!body.ok()) return Respond(body.status(), response);
-                Request call;
-                call.set_id(request.matches[1]);
-                const auto job = gateway_.Call(method, BearerOf(request), call);
-                Respond(job.ok() ? Reply(JobObject(*job)) : Reply(job.status()), response);
-              });
+  server.Post(
+      absl::StrCat(kJobs, kId, "/", verb),
+      [this, method](const httplib::Request& request, httplib::Response& response,
+                     const httplib::ContentReader& content) {
+        const absl::StatusOr<std::string> body = BodyOf(content);
+        if (!body.ok()) return Respond(body.status(), response);
+        Request call;
+        call.set_id(request.matches[1]);
+        const auto job = gateway_.Call(method, BearerOf(request), call);
+        Respond(job.ok() ? Reply(JobObject(*job, IdAskedFor(request, *job))) : Reply(job.status()),
+                response);
+      });
 }
 
 OpenAiDoor::Reply OpenAiDoor::CreateJob(const std::string& secret,
@@ -260,7 +272,10 @@ OpenAiDoor::Reply OpenAiDoor::ListJobs(const std::string& secret,
   call.mutable_read_mask()->add_paths(std::string(1, '*'));
   ASSIGN_OR_RETURN(const v1::ListJobsResponse list, gateway_.Call(&Api::ListJobs, secret, call));
   std::vector<json> jobs;
-  for (const v1::Job& job : list.jobs()) jobs.push_back(JobObject(job));
+  std::set<std::string> tenants;
+  for (const v1::Job& job : list.jobs()) tenants.insert(TenantOf(job.owner()));
+  for (const v1::Job& job : list.jobs())
+    jobs.push_back(JobObject(job, tenants.size() == 1 ? job.id() : SpelledOut(job)));
   return ListOf(request, jobs, 20);
 }
 

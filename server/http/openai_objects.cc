@@ -322,18 +322,22 @@ absl::StatusOr<v1::JobSpec> SpecOf(absl::string_view body) {
   return spec;
 }
 
-json JobObject(const v1::Job& job) {
+json JobObject(const v1::Job& job) { return JobObject(job, job.id()); }
+
+json JobObject(const v1::Job& job, const std::string& id) {
   const v1::JobSpec& spec = job.spec();
   const bool succeeded = job.state() == v1::Job::STATE_SUCCEEDED;
   const json numbers = Hyperparameters(spec.training());
   json metadata = json::object();
   for (const auto& [key, value] : job.labels()) metadata[key] = value;
   return {{"object", "fine_tuning.job"},
-          {"id", job.id()},
+          {"id", id},
           {"created_at", Seconds(job.create_time())},
           {"finished_at", TimeOrNull(job.has_end_time(), job.end_time())},
           {"error", ErrorOf(job)},
-          {"fine_tuned_model", TextOrNull(succeeded ? job.id() : "")},
+          {"fine_tuned_model", TextOrNull(!succeeded       ? ""
+                                          : id == job.id() ? id
+                                                           : job.name())},
           {"hyperparameters", numbers},
           {"method", {{"type", "supervised"}, {"supervised", {{"hyperparameters", numbers}}}}},
           {"metadata", metadata},

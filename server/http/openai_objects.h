@@ -26,6 +26,8 @@ std::string ErrorBody(const absl::Status& status);
 // The body of POST /v1/fine_tuning/jobs: LoRA with the defaults of job files, but for what it says.
 absl::StatusOr<v1::JobSpec> SpecOf(absl::string_view body);
 
+nlohmann::json JobObject(const v1::Job& job, const std::string& id);
+// By its id, which is that of one job of those that are shown.
 nlohmann::json JobObject(const v1::Job& job);
 nlohmann::json FileObject(const v1::File& file);
 nlohmann::json CheckpointObject(const std::string& job, const v1::Checkpoint& checkpoint);

@@ -7,6 +7,7 @@
 #include "proto/snug/json.h"
 #include "proto/snug/status_macros.h"
 #include "server/http/status_page.h"
+#include "server/job/job_key.h"
 
 namespace snug::server {
 namespace {
@@ -49,9 +50,9 @@ absl::StatusOr<std::string> EventFeed::Next() {
   std::vector<std::string> changed;
   for (const v1::Job& job : jobs) {
     std::string json = JsonOf(job);
-    const auto before = jobs_.find(job.id());
+    const auto before = jobs_.find(KeyOf(job));
     if (before == jobs_.end() || before->second != json) changed.push_back(json);
-    told.emplace(job.id(), std::move(json));
+    told.emplace(KeyOf(job), std::move(json));
   }
   std::vector<std::string> gone;
   for (const auto& [id, json] : jobs_)

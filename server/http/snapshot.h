@@ -32,7 +32,7 @@ class EventFeed {
   const Gateway& gateway_;
   const std::string secret_;
   std::string server_;
-  std::map<std::string, std::string> jobs_;  // By id, as told.
+  std::map<std::string, std::string> jobs_;  // By key, as told.
 };
 
 }  // namespace snug::server

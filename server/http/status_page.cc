@@ -15,6 +15,7 @@
 #include "server/http/page_files.h"
 #include "server/http/requests.h"
 #include "server/http/snapshot.h"
+#include "server/job/job_ref.h"
 
 namespace snug::server {
 namespace {
@@ -66,16 +67,16 @@ void StatusPage::Serve(httplib::Server& server) {
               list.mutable_jobs()->Add(jobs.begin(), jobs.end());
               return JsonOf(list);
             });
-  ServeJson(server, "/api/jobs/([a-z0-9-]+)",
+  ServeJson(server, "/api/jobs/([a-z0-9.-]+)",
             [this](const std::string& secret, const auto& request) -> absl::StatusOr<std::string> {
               ASSIGN_OR_RETURN(const v1::Job job, GetJob(secret, request.matches[1]));
               return JsonOf(job);
             });
-  ServeJson(server, "/api/jobs/([a-z0-9-]+)/plans",
+  ServeJson(server, "/api/jobs/([a-z0-9.-]+)/plans",
             [this](const std::string& secret, const auto& request) {
               return Plans(secret, request.matches[1]);
             });
-  ServeJson(server, "/api/jobs/([a-z0-9-]+)/metrics",
+  ServeJson(server, "/api/jobs/([a-z0-9.-]+)/metrics",
             [this](const std::string& secret, const auto& request) -> absl::StatusOr<std::string> {
               v1::GetMetricHistoryRequest asked;
               asked.set_id(request.matches[1]);
@@ -144,7 +145,7 @@ absl::StatusOr<std::string> StatusPage::Plans(const std::string& secret,
                                               const std::string& id) const {
   ASSIGN_OR_RETURN(const v1::Job job, GetJob(secret, id));
   v1::PlanJobRequest request;
-  *request.mutable_spec() = job.spec();
+  *request.mutable_spec() = SpecFor("", job);  // By names: who looks may be of another tenant.
   request.set_device(job.device());
   request.set_with_timeline(true);
   ASSIGN_OR_RETURN(const v1::PlanJobResponse plans, gateway_.Call(&Api::PlanJob, secret, request));

@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "absl/types/optional.h"
 #include "google/rpc/error_details.pb.h"
+#include "server/job/names.h"
 
 namespace snug::server {
 namespace {
@@ -92,7 +93,7 @@ absl::Status RequestTooLarge(size_t bytes, size_t most) {
 absl::Status JobNotFound(absl::string_view id) {
   google::rpc::ResourceInfo resource;
   resource.set_resource_type("snug.v1.Job");
-  resource.set_resource_name(absl::StrCat("tenants/default/jobs/", id));
+  resource.set_resource_name(IsName(id) ? std::string(id) : absl::StrCat("jobs/", id));
   absl::Status status =
       absl::NotFoundError(absl::StrCat("no job \"", id, "\"; `snug list --all` shows them all"));
   Attach(status, resource);
@@ -103,6 +104,14 @@ absl::Status AmbiguousJob(absl::string_view id, int matches) {
   return WithReason(absl::InvalidArgumentError(absl::StrCat("\"", id, "\" begins the ids of ",
                                                             matches, " jobs: give more of it")),
                     "JOB_AMBIGUOUS");
+}
+
+absl::Status JobOfManyTenants(absl::string_view id, int tenants) {
+  return WithReason(
+      absl::InvalidArgumentError(absl::StrCat("\"", id, "\" is the id of jobs of ", tenants,
+                                              " tenants: give its name, tenants/TENANT/jobs/", id,
+                                              ", or ", id, ".TENANT")),
+      "JOB_AMBIGUOUS");
 }
 
 absl::Status JobExists(absl::string_view id) {

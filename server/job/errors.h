@@ -30,6 +30,7 @@ absl::Status InvalidRequest(const std::vector<Violation>& violations);
 absl::Status RequestTooLarge(size_t bytes, size_t most);
 absl::Status JobNotFound(absl::string_view id);
 absl::Status AmbiguousJob(absl::string_view id, int matches);
+absl::Status JobOfManyTenants(absl::string_view id, int tenants);
 absl::Status JobExists(absl::string_view id);
 absl::Status RequestIdReused(absl::string_view request_id, absl::string_view job);
 absl::Status WrongState(absl::string_view id, absl::string_view what, absl::string_view state);

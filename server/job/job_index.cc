@@ -1,6 +1,5 @@
 #include "server/job/job_index.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -8,18 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
+#include "server/job/names.h"
 
 namespace snug::server {
-namespace {
-
-// A resource's name, tenants/TENANT/jobs/ID, is as good as its id.
-absl::string_view IdOf(absl::string_view name) {
-  const size_t at = name.find("/jobs/");
-  if (!absl::StartsWith(name, "tenants/") || at == absl::string_view::npos) return name;
-  return name.substr(at + strlen("/jobs/"));
-}
-
-}  // namespace
 
 void JobIndex::SetReasons(Reasons reasons) {
   absl::MutexLock lock(&mutex_);
@@ -31,11 +22,11 @@ void JobIndex::Put(const JobRecord& record) {
   auto job = std::make_shared<const v1::Job>(record.job);
   {
     absl::MutexLock lock(&mutex_);
-    Entry& entry = jobs_[record.id()];
+    Entry& entry = jobs_[record.key()];
     entry.job = job;
     entry.order = record.order;
     entry.output_dir = record.output_dir;
-    by_order_[record.order] = record.id();
+    by_order_[record.order] = record.key();
     std::vector<std::weak_ptr<JobWatcher>> alive;
     for (const std::weak_ptr<JobWatcher>& weak : entry.watchers) {
       std::shared_ptr<JobWatcher> watcher = weak.lock();
@@ -44,9 +35,9 @@ void JobIndex::Put(const JobRecord& record) {
       watchers.push_back(std::move(watcher));
     }
     entry.watchers = std::move(alive);
-    if (entry.watchers.empty()) watched_.erase(record.id());
+    if (entry.watchers.empty()) watched_.erase(record.key());
     // From now on the archive has it. What was committed before is there already.
-    if (archive_ != nullptr && IsTerminal(record.state())) Forget(jobs_.find(record.id()));
+    if (archive_ != nullptr && IsTerminal(record.state())) Forget(jobs_.find(record.key()));
   }
   for (const std::shared_ptr<JobWatcher>& watcher : watchers) watcher->OnChange(job);
 }
@@ -57,47 +48,50 @@ void JobIndex::Forget(Entries::iterator entry) {
   jobs_.erase(entry);
 }
 
-void JobIndex::Remove(const std::string& id) {
+void JobIndex::Remove(const std::string& key) {
   absl::MutexLock lock(&mutex_);
-  const auto found = jobs_.find(id);
+  const auto found = jobs_.find(key);
   if (found != jobs_.end()) Forget(found);
 }
 
-absl::StatusOr<JobIndex::Found> JobIndex::LocateInMemory(absl::string_view id,
-                                                         const Principal& who) const {
-  const auto first = jobs_.lower_bound(id);
-  auto match = jobs_.end();
-  int matches = 0;
-  for (auto it = first; it != jobs_.end() && absl::StartsWith(it->first, id); ++it) {
-    if (!who.MaySee(*it->second.job)) continue;
-    if (++matches == 1) match = it;
-    if (it->first == id) break;
-  }
-  if (matches == 0) return JobNotFound(id);
-  if (matches > 1 && match->first != id) return AmbiguousJob(id, matches);
-  return Found{match->second.job, match->second.output_dir};
-}
-
-absl::StatusOr<JobIndex::Found> JobIndex::Locate(absl::string_view id, const Principal& who) const {
-  id = IdOf(id);
-  if (id.empty())
-    return InvalidRequest({{"id", "is missing: a job's id or a beginning of it", "BAD_FIELD"}});
+absl::StatusOr<JobIndex::Found> JobIndex::Locate(const std::string& key) const {
   {
     absl::ReaderMutexLock lock(&mutex_);
-    if (archive_ == nullptr) return LocateInMemory(id, who);
-    const auto found = jobs_.find(id);
-    if (found != jobs_.end() && who.MaySee(*found->second.job))
-      return Found{found->second.job, found->second.output_dir};
+    const auto found = jobs_.find(key);
+    if (found != jobs_.end()) return Found{found->second.job, found->second.output_dir};
   }
-  ASSIGN_OR_RETURN(JobRecord record, archive_->FindJob(id, who.SeesAll() ? "" : who.name()));
-  if (JobPtr live = FindLive(record.id())) return Found{std::move(live), ""};
+  if (archive_ == nullptr) return JobNotFound(IdIn(key));
+  ASSIGN_OR_RETURN(JobRecord record, archive_->FindJob(key));
   return Found{std::make_shared<const v1::Job>(std::move(record.job)),
                std::move(record.output_dir)};
 }
 
-JobPtr JobIndex::FindLive(absl::string_view id) const {
+absl::StatusOr<JobPtr> JobIndex::FindNamed(absl::string_view name, const Principal& who) const {
+  const std::optional<ResourceName> parsed = ParseName(name);
+  if (!parsed || parsed->kind != ResourceName::kJob) return JobNotFound(name);
+  // One of a version before keys has its id for its key.
+  const std::set<std::string> keys = {KeyFor(parsed->tenant, parsed->id), parsed->id};
+  for (const std::string& key : keys) {
+    const absl::StatusOr<Found> found = Locate(key);
+    if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
+    if (found.ok() && JobName(*found->job) == name && who.MaySee(*found->job)) return found->job;
+  }
+  return JobNotFound(name);
+}
+
+absl::StatusOr<std::string> JobIndex::SearchInMemory(absl::string_view text,
+                                                     const Principal& who) const {
+  JobSearch search(text, TenantOf(who.name()));
   absl::ReaderMutexLock lock(&mutex_);
-  const auto found = jobs_.find(id);
+  for (auto it = jobs_.lower_bound(text); it != jobs_.end() && absl::StartsWith(it->first, text);
+       ++it)
+    if (who.MaySee(*it->second.job)) search.Consider(it->first, TenantOf(it->second.job->owner()));
+  return search.Found();
+}
+
+JobPtr JobIndex::FindLive(absl::string_view key) const {
+  absl::ReaderMutexLock lock(&mutex_);
+  const auto found = jobs_.find(key);
   return found == jobs_.end() ? nullptr : found->second.job;
 }
 
@@ -114,16 +108,45 @@ std::string JobIndex::LiveJobOn(absl::string_view dataset) const {
   return found == jobs_.end() ? std::string() : found->first;
 }
 
-absl::StatusOr<JobPtr> JobIndex::Find(absl::string_view id, const Principal& who) const {
-  ASSIGN_OR_RETURN(Found found, Locate(id, who));
+absl::StatusOr<JobPtr> JobIndex::Find(const std::string& key) const {
+  ASSIGN_OR_RETURN(Found found, Locate(key));
   FillReasons({&found.job});
   return found.job;
+}
+
+absl::StatusOr<JobPtr> JobIndex::Search(absl::string_view text, const Principal& who) const {
+  if (text.empty())
+    return InvalidRequest({{"id", "is missing: a job's id or a beginning of it", "BAD_FIELD"}});
+  if (IsName(text)) {
+    ASSIGN_OR_RETURN(JobPtr named, FindNamed(text, who));
+    FillReasons({&named});
+    return named;
+  }
+  if (const std::string name = NameSpelled(text); !name.empty()) {
+    absl::StatusOr<JobPtr> named = Search(name, who);
+    if (absl::IsNotFound(named.status())) return JobNotFound(text);
+    return named;
+  }
+  // Most ask for a job of their own by its whole id.
+  const std::string tenant = TenantOf(who.name());
+  JobPtr own = FindLive(KeyFor(tenant, text));
+  if (own != nullptr && who.MaySee(*own) && TenantOf(own->owner()) == tenant) {
+    FillReasons({&own});
+    return own;
+  }
+  if (archive_ == nullptr) {
+    ASSIGN_OR_RETURN(const std::string key, SearchInMemory(text, who));
+    return Find(key);
+  }
+  ASSIGN_OR_RETURN(JobRecord record, archive_->SearchJob(text, who));
+  if (FindLive(record.key()) != nullptr) return Find(record.key());
+  return std::make_shared<const v1::Job>(std::move(record.job));
 }
 
 void JobIndex::FillReasons(const std::vector<JobPtr*>& jobs) const {
   std::set<std::string> queued;
   for (const JobPtr* job : jobs)
-    if ((*job)->state() == v1::Job::STATE_QUEUED) queued.insert((*job)->id());
+    if ((*job)->state() == v1::Job::STATE_QUEUED) queued.insert(KeyOf(**job));
   if (queued.empty()) return;
   Reasons ask;
   {
@@ -133,7 +156,7 @@ void JobIndex::FillReasons(const std::vector<JobPtr*>& jobs) const {
   if (!ask) return;
   const std::map<std::string, std::string> reasons = ask(queued);
   for (JobPtr* job : jobs) {
-    const auto reason = reasons.find((*job)->id());
+    const auto reason = reasons.find(KeyOf(**job));
     if (reason == reasons.end() || (*job)->reason() == reason->second) continue;
     auto changed = std::make_shared<v1::Job>(**job);
     changed->set_reason(reason->second);
@@ -172,7 +195,7 @@ absl::StatusOr<JobPage> JobIndex::List(const JobQuery& query) const {
   } else {
     ASSIGN_OR_RETURN(page, archive_->ListJobs(query));
     for (ListedJob& listed : page.jobs)
-      if (JobPtr live = FindLive(listed.job->id())) listed.job = std::move(live);
+      if (JobPtr live = FindLive(KeyOf(*listed.job))) listed.job = std::move(live);
   }
   std::vector<JobPtr*> jobs;
   for (ListedJob& listed : page.jobs) jobs.push_back(&listed.job);
@@ -180,12 +203,12 @@ absl::StatusOr<JobPage> JobIndex::List(const JobQuery& query) const {
   return page;
 }
 
-absl::StatusOr<JobPtr> JobIndex::Watch(absl::string_view id,
+absl::StatusOr<JobPtr> JobIndex::Watch(const std::string& key,
                                        const std::shared_ptr<JobWatcher>& watcher) {
-  ASSIGN_OR_RETURN(Found found, Locate(id, DaemonPrincipal()));
+  ASSIGN_OR_RETURN(Found found, Locate(key));
   {
     absl::MutexLock lock(&mutex_);
-    const auto entry = jobs_.find(found.job->id());
+    const auto entry = jobs_.find(key);
     if (entry != jobs_.end()) {
       found.job = entry->second.job;
       entry->second.watchers.push_back(watcher);
@@ -193,8 +216,8 @@ absl::StatusOr<JobPtr> JobIndex::Watch(absl::string_view id,
     }
   }
   // It ended between the two looks: then nobody tells any more, and the archive has its end.
-  if (!IsTerminal(found.job->state()) && FindLive(found.job->id()) == nullptr) {
-    ASSIGN_OR_RETURN(found, Locate(found.job->id(), DaemonPrincipal()));
+  if (!IsTerminal(found.job->state()) && FindLive(key) == nullptr) {
+    ASSIGN_OR_RETURN(found, Locate(key));
   }
   FillReasons({&found.job});
   return found.job;
@@ -205,8 +228,8 @@ std::set<std::string> JobIndex::Watched() const {
   return watched_;
 }
 
-absl::StatusOr<std::string> JobIndex::OutputOf(const std::string& id) const {
-  ASSIGN_OR_RETURN(const Found found, Locate(id, DaemonPrincipal()));
+absl::StatusOr<std::string> JobIndex::OutputOf(const std::string& key) const {
+  ASSIGN_OR_RETURN(const Found found, Locate(key));
   if (!IsTerminal(found.job->state()) || found.output_dir.empty())
     return WrongState(found.job->id(), "take the output of", NameOf(found.job->state()));
   return found.output_dir;

@@ -1,5 +1,5 @@
-// What the API reads: jobs as they were last committed, by id, by beginning of id and by filter;
-// and who watches which.
+// What the API reads: jobs as they were last committed, by key, by what a user calls them, and by
+// filter; and who watches which.
 //
 // Jobs that have not ended are in memory, written by the scheduler thread alone, read by all; the
 // others are asked of the archive, which waits for the store. Entries are immutable: a reader keeps
@@ -31,9 +31,9 @@ namespace snug::server {
 class JobArchive {
  public:
   virtual ~JobArchive() = default;
-  // By the id or an unambiguous beginning of it; a whole id wins over longer ones that begin with
-  // it. Of the jobs of `owner`; empty: of all.
-  virtual absl::StatusOr<JobRecord> FindJob(absl::string_view id, const std::string& owner) = 0;
+  virtual absl::StatusOr<JobRecord> FindJob(const std::string& key) = 0;
+  // The one that `who` means by the text; see JobSearch.
+  virtual absl::StatusOr<JobRecord> SearchJob(absl::string_view text, const Principal& who) = 0;
   virtual absl::StatusOr<JobPage> ListJobs(const JobQuery& query) = 0;
 };
 
@@ -56,26 +56,28 @@ class JobIndex {
 
   void Put(const JobRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
   // A job that was deleted.
-  void Remove(const std::string& id) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Remove(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Of the jobs that `who` may see: there are no others for him.
-  absl::StatusOr<JobPtr> Find(absl::string_view id, const Principal& who = DaemonPrincipal()) const
+  absl::StatusOr<JobPtr> Find(const std::string& key) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // By its name, ID.TENANT, its id or a beginning of that, among the jobs that `who` may see: there
+  // are no others for him.
+  absl::StatusOr<JobPtr> Search(absl::string_view text, const Principal& who) const
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // In memory and by its whole id, or null. Waits for nobody.
-  JobPtr FindLive(absl::string_view id) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The id of one that names that file as a dataset; empty: there is none.
+  // In memory, or null. Waits for nobody.
+  JobPtr FindLive(absl::string_view key) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The key of one that names that file as a dataset; empty: there is none.
   std::string LiveJobOn(absl::string_view dataset) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<JobPage> List(const JobQuery& query) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Registers the watcher and returns the job as it is; every later change is told. Held weakly:
   // dropping it ends the watch.
-  absl::StatusOr<JobPtr> Watch(absl::string_view id, const std::shared_ptr<JobWatcher>& watcher)
+  absl::StatusOr<JobPtr> Watch(const std::string& key, const std::shared_ptr<JobWatcher>& watcher)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Jobs that somebody watches.
+  // Keys of jobs that somebody watches.
   std::set<std::string> Watched() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The output folder of any job that has one: that has finished, or was cancelled and kept.
-  absl::StatusOr<std::string> OutputOf(const std::string& id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::string> OutputOf(const std::string& key) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   void PutDevices(std::vector<v1::Device> devices) ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::Device> devices() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -93,10 +95,12 @@ class JobIndex {
     std::string output_dir;
   };
 
-  absl::StatusOr<Found> Locate(absl::string_view id, const Principal& who) const
+  absl::StatusOr<Found> Locate(const std::string& key) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<JobPtr> FindNamed(absl::string_view name, const Principal& who) const
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<Found> LocateInMemory(absl::string_view id, const Principal& who) const
-      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // The key of the one that `who` means; without an archive.
+  absl::StatusOr<std::string> SearchInMemory(absl::string_view text, const Principal& who) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   JobPage ListInMemory(const JobQuery& query) const ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // With the reasons as they are now.

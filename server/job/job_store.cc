@@ -194,8 +194,12 @@ absl::StatusOr<StoredState> JobStore::Load() {
   return Ask<StoredState>([](Database& database) { return LoadState(database); });
 }
 
-absl::StatusOr<JobRecord> JobStore::FindJob(absl::string_view id, const std::string& owner) {
-  return Ask<JobRecord>([&](Database& database) { return SelectJob(database, id, owner); });
+absl::StatusOr<JobRecord> JobStore::FindJob(const std::string& key) {
+  return Ask<JobRecord>([&](Database& database) { return SelectJob(database, key); });
+}
+
+absl::StatusOr<JobRecord> JobStore::SearchJob(absl::string_view text, const Principal& who) {
+  return Ask<JobRecord>([&](Database& database) { return server::SearchJob(database, text, who); });
 }
 
 absl::StatusOr<JobPage> JobStore::ListJobs(const JobQuery& query) {

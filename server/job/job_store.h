@@ -49,7 +49,8 @@ class JobStore : public JobArchive {
   // Of jobs that have not ended.
   absl::StatusOr<StoredState> Load();
 
-  absl::StatusOr<JobRecord> FindJob(absl::string_view id, const std::string& owner = "") override;
+  absl::StatusOr<JobRecord> FindJob(const std::string& key) override;
+  absl::StatusOr<JobRecord> SearchJob(absl::string_view text, const Principal& who) override;
   absl::StatusOr<JobPage> ListJobs(const JobQuery& query) override;
   absl::StatusOr<std::optional<RequestRecord>> FindRequest(const std::string& request_id,
                                                            int64_t now_us);

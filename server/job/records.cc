@@ -11,7 +11,7 @@ namespace snug::server {
 absl::Status JobRecord::TransitionTo(JobState from, JobState to, std::string reason,
                                      int64_t wall_us) {
   if (state() != from)
-    return absl::InternalError(absl::StrCat("job ", id(), " is ", NameOf(state()), ", not ",
+    return absl::InternalError(absl::StrCat("job ", key(), " is ", NameOf(state()), ", not ",
                                             NameOf(from), ": cannot move it to ", NameOf(to)));
   RETURN_IF_ERROR(CheckMove(from, to));
   job.set_state(to);
@@ -27,7 +27,7 @@ absl::Status MoveJob(JobRecord& record, JobState to, std::string reason, int64_t
                      Change& change) {
   const JobState from = record.state();
   RETURN_IF_ERROR(record.TransitionTo(from, to, reason, wall_us));
-  change.events.push_back({.job = record.id(),
+  change.events.push_back({.job = record.key(),
                            .from = from,
                            .to = to,
                            .reason = std::move(reason),

@@ -1,4 +1,4 @@
-// What the daemon remembers of jobs: one struct per table of the store.
+// What the daemon remembers of jobs: one struct per table of the store. Their `job` is its key.
 #ifndef SERVER_JOB_RECORDS_H_
 #define SERVER_JOB_RECORDS_H_
 
@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "server/job/drain_record.h"
+#include "server/job/job_key.h"
 #include "server/job/states.h"
 #include "server/job/token_record.h"
 #include "server/job/webhook_record.h"
@@ -30,7 +31,7 @@ struct JobRecord {
   std::string eval_data;
   std::string output_dir;  // Of the attempt that made the output.
 
-  const std::string& id() const { return job.id(); }
+  const std::string& key() const { return KeyOf(job); }
   JobState state() const { return job.state(); }
 
   // The one gate for a job's state. Sets the reason and, for terminal states, the end time.
@@ -89,8 +90,7 @@ struct RequestRecord {
 struct EventRecord {
   int64_t seq = 0;  // Dense; given by the store.
   std::string job;
-  JobState from = v1::Job::STATE_UNSPECIFIED;
-  JobState to = v1::Job::STATE_UNSPECIFIED;
+  JobState from = v1::Job::STATE_UNSPECIFIED, to = v1::Job::STATE_UNSPECIFIED;
   std::string reason;
   int64_t wall_us = 0;
 };
@@ -108,7 +108,7 @@ struct NewJob {
   EventRecord event;
   std::optional<RequestRecord> request;
   std::optional<RequestRecord> known;  // Set by the store: the request had made a job.
-  absl::Status refusal;  // Why no job may be made of it: then it is only looked up.
+  absl::Status refusal;                // Why no job may be made of it: then it is only looked up.
 };
 
 // One transaction: all of it is durable, or none.
@@ -126,7 +126,7 @@ struct Change {
   std::optional<TokenRecord> token;          // Inserted, or revoked.
   std::optional<DrainRecord> drain;
   std::optional<WebhookRecord> webhook;  // A call that was tried. A job's end makes it due.
-  std::string deleted;  // The id of an ended job whose rows go, all but its events.
+  std::string deleted;  // The key of an ended job whose rows go, all but its events.
 };
 
 // One move of `record` through its gate, and the event that tells of it added to `change`.

@@ -3,13 +3,20 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/time_util.h"
 #include "proto/snug/status_macros.h"
+#include "server/data/sha256.h"
 #include "server/failpoint.h"
+#include "server/job/job_ref.h"
 #include "server/job/log.h"
+#include "server/job/names.h"
+#include "server/job/principal.h"
 #include "server/job/random_id.h"
 #include "snug/v1/job.pb.h"
 
@@ -152,14 +159,64 @@ absl::Status ToVersion2(Database& database) {
   return absl::OkStatus();
 }
 
+// Of version 5: a job, and how it names others.
+struct Refs {
+  std::string key;
+  v1::Job view;
+  v1::JobSpec spec;
+};
+
+// What `text` names is the job of that id, whoever's it is: by its name, where it is another
+// tenant's than the one that names it.
+absl::Status NameForeign(Database& database, const std::string& tenant, std::string& text) {
+  const std::optional<JobRef> ref = ParseJobRef(text);
+  if (!ref || IsName(ref->job)) return absl::OkStatus();
+  return database.Query("SELECT tenant FROM jobs WHERE id=? AND tenant<>?", {ref->job, tenant},
+                        [&](const Row& row) {
+                          text = ForAll(text, row.Text(0));
+                          return absl::OkStatus();
+                        });
+}
+
+// From now on an id is that of a job of the tenant whose job names it.
+absl::Status ToVersion6(Database& database) {
+  std::vector<Refs> jobs;
+  const auto read = [&](const Row& row) {
+    Refs job{.key = row.Text(0), .view = {}, .spec = {}};
+    // A damaged row is found damaged when it is read, as before.
+    if (Sha256Hex(row.Bytes(2)) != row.Text(3) || !job.view.ParseFromString(row.Bytes(1)) ||
+        !job.spec.ParseFromString(row.Bytes(2)))
+      return absl::OkStatus();
+    if (job.view.name().empty() || !job.view.parent_job().empty() || NamesJob(job.spec.model()) ||
+        NamesJob(job.spec.lora().init_adapter()))
+      jobs.push_back(std::move(job));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(database.Query("SELECT id, view, spec, spec_sha256 FROM jobs", read));
+  for (Refs& job : jobs) {
+    const std::string tenant = TenantOf(job.view.owner());
+    job.view.set_name(JobName(job.view));
+    RETURN_IF_ERROR(NameForeign(database, tenant, *job.view.mutable_parent_job()));
+    RETURN_IF_ERROR(NameForeign(database, tenant, *job.spec.mutable_model()));
+    if (job.spec.has_lora())
+      RETURN_IF_ERROR(
+          NameForeign(database, tenant, *job.spec.mutable_lora()->mutable_init_adapter()));
+    const std::string spec = job.spec.SerializeAsString();
+    RETURN_IF_ERROR(
+        database.Run("UPDATE jobs SET view=?2, spec=?3, spec_sha256=?4 WHERE id=?1",
+                     {job.key, Blob{job.view.SerializeAsString()}, Blob{spec}, Sha256Hex(spec)}));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ToVersion3(Database& database) { return database.Execute(kVersion3); }
 absl::Status ToVersion4(Database& database) { return database.Execute(kVersion4); }
 absl::Status ToVersion5(Database& database) { return database.Execute(kVersion5); }
 
 using Step = absl::Status (*)(Database&);
 // To version index + 1.
-constexpr Step kSteps[kSchemaVersion] = {ToVersion1, ToVersion2, ToVersion3, ToVersion4,
-                                         ToVersion5};
+constexpr Step kSteps[kSchemaVersion] = {ToVersion1, ToVersion2, ToVersion3,
+                                         ToVersion4, ToVersion5, ToVersion6};
 
 }  // namespace
 

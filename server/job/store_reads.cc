@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
 #include "server/job/store_rows.h"
 
 namespace snug::server {
@@ -60,28 +61,36 @@ absl::StatusOr<ListedJob> ReadListed(const Row& row, bool whole) {
 
 }  // namespace
 
-absl::StatusOr<JobRecord> SelectJob(Database& database, absl::string_view id,
-                                    const std::string& owner) {
-  // Those that begin with it, as many as are worth counting; the whole id comes first.
-  std::vector<std::string> found;
-  std::string behind(id);
-  behind.push_back('\x7f');  // Behind all that an id can be made of.
-  RETURN_IF_ERROR(database.Query(
-      "SELECT id FROM jobs WHERE id>=?1 AND id<?2 AND (?3='' OR owner=?3) ORDER BY id LIMIT 1000",
-      {std::string(id), behind, owner}, [&](const Row& row) {
-        if (found.empty() || found.front() != id) found.push_back(row.Text(0));
-        return absl::OkStatus();
-      }));
-  if (found.empty()) return JobNotFound(id);
-  if (found.front() != id && found.size() > 1)
-    return AmbiguousJob(id, static_cast<int>(found.size()));
-  absl::StatusOr<JobRecord> record = JobNotFound(id);
+absl::StatusOr<JobRecord> SelectJob(Database& database, const std::string& key) {
+  absl::StatusOr<JobRecord> record = JobNotFound(IdIn(key));
   RETURN_IF_ERROR(database.Query(absl::StrCat("SELECT ", kJobColumns, " FROM jobs WHERE id=?"),
-                                 {found.front()}, [&](const Row& row) {
+                                 {key}, [&](const Row& row) {
                                    record = ReadJob(row);
                                    return absl::OkStatus();
                                  }));
   return record;
+}
+
+absl::StatusOr<JobRecord> SearchJob(Database& database, absl::string_view text,
+                                    const Principal& who) {
+  const std::string owner = who.SeesAll() ? "" : who.name();
+  JobSearch search(text, TenantOf(who.name()));
+  const auto consider = [&](const Row& row) {
+    search.Consider(row.Text(0), row.Text(1));
+    return absl::OkStatus();
+  };
+  // Keys of jobs of that id are it, or it and a dot, behind which in the alphabet is a slash.
+  RETURN_IF_ERROR(
+      database.Query("SELECT id, tenant FROM jobs WHERE (id=?1 OR (id>?1||'.' AND id<?1||'/')) AND "
+                     "(?2='' OR owner=?2)",
+                     {std::string(text), owner}, consider));
+  // As many of the others as are worth counting; '\x7f' is behind all that a key is made of.
+  if (!search.any_whole())
+    RETURN_IF_ERROR(database.Query(
+        "SELECT id, tenant FROM jobs WHERE id>?1 AND id<?2 AND (?3='' OR owner=?3) LIMIT 1000",
+        {std::string(text), absl::StrCat(text, "\x7f"), owner}, consider));
+  ASSIGN_OR_RETURN(const std::string key, search.Found());
+  return SelectJob(database, key);
 }
 
 absl::StatusOr<JobPage> SelectPage(Database& database, const JobQuery& query) {

@@ -11,12 +11,15 @@
 #include "absl/status/statusor.h"
 #include "server/job/database.h"
 #include "server/job/job_query.h"
+#include "server/job/principal.h"
 #include "server/job/records.h"
 
 namespace snug::server {
 
-absl::StatusOr<JobRecord> SelectJob(Database& database, absl::string_view id,
-                                    const std::string& owner);
+absl::StatusOr<JobRecord> SelectJob(Database& database, const std::string& key);
+// The one that `who` means by the text; see JobSearch.
+absl::StatusOr<JobRecord> SearchJob(Database& database, absl::string_view text,
+                                    const Principal& who);
 absl::StatusOr<JobPage> SelectPage(Database& database, const JobQuery& query);
 absl::StatusOr<std::optional<RequestRecord>> SelectRequest(Database& database,
                                                            const std::string& request_id,

@@ -8,6 +8,7 @@
 #include "google/protobuf/wire_format_lite.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
+#include "server/job/job_key.h"
 #include "server/job/principal.h"
 #include "snug/v1/job.pb.h"
 
@@ -56,17 +57,29 @@ Blob ViewOf(const JobRecord& record) {
 }
 
 absl::Status WriteLabels(Database& database, const v1::Job& job) {
-  RETURN_IF_ERROR(database.Run("DELETE FROM labels WHERE job=?", {job.id()}));
+  RETURN_IF_ERROR(database.Run("DELETE FROM labels WHERE job=?", {KeyOf(job)}));
   for (const auto& [key, value] : job.labels())
-    RETURN_IF_ERROR(database.Run("INSERT INTO labels VALUES(?,?,?)", {job.id(), key, value}));
+    RETURN_IF_ERROR(database.Run("INSERT INTO labels VALUES(?,?,?)", {KeyOf(job), key, value}));
   return absl::OkStatus();
+}
+
+// A tenant's job of a version before keys has its id for its key, so that the new key is free.
+absl::Status CheckNoOlder(Database& database, const v1::Job& job) {
+  absl::Status status;
+  RETURN_IF_ERROR(database.Query("SELECT 1 FROM jobs WHERE id=? AND tenant=?",
+                                 {job.id(), TenantOf(job.owner())}, [&](const Row&) {
+                                   status = absl::AlreadyExistsError("its tenant has one");
+                                   return absl::OkStatus();
+                                 }));
+  return status;
 }
 
 absl::Status AddJob(Database& database, const JobRecord& record) {
   const std::string spec = record.job.spec().SerializeAsString();
   const v1::Job& job = record.job;
+  if (record.key() != job.id()) RETURN_IF_ERROR(CheckNoOlder(database, job));
   RETURN_IF_ERROR(database.Run(
-      kInsertJob, {record.id(), TenantOf(job.owner()), int64_t{record.state()}, record.order,
+      kInsertJob, {record.key(), TenantOf(job.owner()), int64_t{record.state()}, record.order,
                    Blob{spec}, Sha256Hex(spec), ViewOf(record), int64_t{record.infra_failures},
                    int64_t{record.oom_failures}, record.not_before_us, record.last_resume_step,
                    record.train_data, record.eval_data, record.output_dir, job.display_name(),
@@ -79,7 +92,7 @@ absl::Status AddJob(Database& database, const JobRecord& record) {
 // states.
 absl::Status WriteJob(Database& database, const Change& change) {
   const JobRecord& record = *change.job;
-  std::vector<SqlValue> values = {record.id(),
+  std::vector<SqlValue> values = {record.key(),
                                   int64_t{record.state()},
                                   ViewOf(record),
                                   int64_t{record.infra_failures},
@@ -181,7 +194,7 @@ absl::Status LoadJobs(Database& database, StoredState& state) {
       [&](const Row& row) {
         ASSIGN_OR_RETURN(JobRecord record, ReadJob(row));
         if (const std::string plans = row.Text(12); !plans.empty())
-          state.plans_of[record.id()] = plans;
+          state.plans_of[record.key()] = plans;
         state.jobs.push_back(std::move(record));
         return absl::OkStatus();
       }));
@@ -250,7 +263,7 @@ absl::Status WriteToken(Database& database, const TokenRecord& token) {
 // Of a job's end: its webhook is to hear of it.
 absl::Status ExpectCall(Database& database, const v1::Job& job, const EventRecord& event) {
   if (job.spec().webhook().empty() || !IsTerminal(event.to)) return absl::OkStatus();
-  return database.Run("INSERT INTO webhooks VALUES(?,?,0)", {job.id(), event.wall_us});
+  return database.Run("INSERT INTO webhooks VALUES(?,?,0)", {KeyOf(job), event.wall_us});
 }
 
 absl::Status WriteWebhook(Database& database, const WebhookRecord& webhook) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "proto/snug/enum_words.h"
+#include "server/job/job_key.h"
 #include "server/metrics/families.h"
 
 namespace snug::server {
@@ -18,11 +19,11 @@ namespace {
 
 using prometheus::Gauge;
 
-constexpr size_t kMaxLabelBytes = 64;
+constexpr size_t kMaxLabelBytes = 128;        // A job's key has 127 at most: none is another's.
 constexpr int64_t kMaxObservations = 10'000;  // Of one report: a daemon that was away for a day.
 
 Labels LabelsOf(const v1::Job& job) {
-  return {{"job", SanitizeLabel(job.id())}, {"device", SanitizeLabel(job.device())}};
+  return {{"job", SanitizeLabel(KeyOf(job))}, {"device", SanitizeLabel(job.device())}};
 }
 
 // A gauge that is there as long as there is something to say: a stale value would be believed.
@@ -145,10 +146,10 @@ void Metrics::Unqueued(const std::string& id) {
 
 void Metrics::Job(const v1::Job& job) {
   Families& all = *families_;
-  auto found = all.by_job.find(job.id());
+  auto found = all.by_job.find(KeyOf(job));
   if (found == all.by_job.end()) {
     if (all.by_job.size() >= kMaxJobSeries) return all.dropped.Increment();
-    found = all.by_job.try_emplace(job.id(), LabelsOf(job)).first;
+    found = all.by_job.try_emplace(KeyOf(job), LabelsOf(job)).first;
   }
   Series& gauges = found->second.gauges;
   const v1::JobMemory& memory = job.memory();

@@ -26,7 +26,8 @@ inline constexpr const char* kHung = "hung";                 // It beats, and do
 inline constexpr const char* kSilent = "silent";             // Nothing is heard of it.
 inline constexpr const char* kBadMessages = "bad_messages";  // What it says makes no sense.
 
-// Valid UTF-8 of [A-Za-z0-9._:/-], at most 64 bytes; anything else becomes '_'.
+// Valid UTF-8 of [A-Za-z0-9._:/-], at most 128 bytes, as a job's key has; anything else becomes
+// '_'.
 std::string SanitizeLabel(absl::string_view value);
 
 class Metrics {

@@ -5,17 +5,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <optional>
 
 namespace snug::server {
-namespace {
 
 ino_t SocketOf(int fd) {
   struct stat status {};
   return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino : 0;
 }
 
-// Bytes that tell users apart; nothing where the kernel does not say who it is.
 std::optional<std::string> UserOf(int fd) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
@@ -34,8 +31,6 @@ std::optional<std::string> UserOf(int fd) {
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
   return bytes(&peer.uid, sizeof peer.uid);
 }
-
-}  // namespace
 
 bool ConnectionCaps::Admit(int fd) {
   const std::optional<std::string> user = UserOf(fd);

@@ -5,10 +5,16 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace snug::server {
+
+// No two sockets of a machine have the same number; 0: the descriptor is no socket.
+ino_t SocketOf(int fd);
+// Bytes that tell users, or addresses, apart; nothing where the kernel does not say who it is.
+std::optional<std::string> UserOf(int fd);
 
 struct ConnectionLimits {
   size_t in_all = 2000;
@@ -27,7 +33,7 @@ class ConnectionCaps {
  private:
   struct Known {
     int fd = -1;
-    ino_t socket = 0;  // No two sockets of a machine have the same.
+    ino_t socket = 0;
     std::string user;
   };
 

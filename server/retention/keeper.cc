@@ -8,6 +8,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/prepared_folders.h"
+#include "server/job/job_key.h"
 #include "server/job/log.h"
 #include "server/retention/leavings.h"
 #include "server/scheduler/clock.h"
@@ -21,8 +22,8 @@ constexpr absl::Duration kFirstSweep = absl::Seconds(30);  // A start has other 
 // While jobs are submitted as fast as the store takes them, there is a moment between two batches.
 constexpr int kTries = 20;
 constexpr absl::Duration kBetweenTries = absl::Milliseconds(7);
-constexpr int64_t kNamesPage = 1000;  // Rows, of which two columns are read.
-constexpr absl::Duration kMakingReady = absl::Hours(1);  // From its prepared data to its row.
+constexpr int64_t kNamesPage = 1000;                       // Rows, of which two columns are read.
+constexpr absl::Duration kMakingReady = absl::Hours(1);    // From its prepared data to its row.
 constexpr absl::Duration kMakingAJob = absl::Seconds(10);  // From its files' names to its row.
 constexpr absl::Duration kLongestRest = absl::Seconds(1);
 
@@ -77,13 +78,13 @@ void Keeper::SweepOnce() {
 
 bool Keeper::Look(const v1::Job& job, Sweep& sweep, NamedFiles& named) {
   const Leavings leavings =
-      IsTerminal(job.state()) ? LeavingsOf(parts_.state_dir, job.id()) : Leavings();
+      IsTerminal(job.state()) ? LeavingsOf(parts_.state_dir, KeyOf(job)) : Leavings();
   const Verdict verdict = sweep.Judge(job, Since(job.end_time()), leavings);
   const absl::Time begin = absl::Now();
   if (!verdict.job) named.Note(job);
-  if (verdict.job) Remove(job.id(), Leaving::kJob, leavings.all_bytes);
-  if (verdict.checkpoints) Remove(job.id(), Leaving::kCheckpoints, leavings.checkpoint_bytes);
-  if (verdict.logs) Remove(job.id(), Leaving::kLogs, leavings.log_bytes);
+  if (verdict.job) Remove(KeyOf(job), Leaving::kJob, leavings.all_bytes);
+  if (verdict.checkpoints) Remove(KeyOf(job), Leaving::kCheckpoints, leavings.checkpoint_bytes);
+  if (verdict.logs) Remove(KeyOf(job), Leaving::kLogs, leavings.log_bytes);
   // As long as it took: half of the disk's time is for others.
   return !verdict.anything() || Rest(std::min(absl::Now() - begin, kLongestRest));
 }

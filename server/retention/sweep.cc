@@ -1,6 +1,9 @@
 #include "server/retention/sweep.h"
 
+#include <utility>
+
 #include "server/job/job_ref.h"
+#include "server/job/names.h"
 #include "server/job/states.h"
 
 namespace snug::server {
@@ -13,9 +16,7 @@ bool Sweep::Goes(Tally& tally, absl::Duration age, int64_t bytes, bool referred)
 }
 
 void Sweep::NoteReferences(const v1::Job& job) {
-  if (!job.parent_job().empty()) referred_.insert(job.parent_job());
-  for (const std::string& named : {job.spec().model(), job.spec().lora().init_adapter()})
-    if (const std::optional<JobRef> other = ParseJobRef(named)) referred_.insert(other->job);
+  for (std::string& name : NamesOfReferred(job)) referred_.insert(std::move(name));
 }
 
 Verdict Sweep::Judge(const v1::Job& job, absl::Duration age, const Leavings& leavings) {
@@ -23,7 +24,7 @@ Verdict Sweep::Judge(const v1::Job& job, absl::Duration age, const Leavings& lea
     NoteReferences(job);
     return {};
   }
-  const bool referred = referred_.contains(job.id());
+  const bool referred = referred_.contains(JobName(job));
   if (referred && !jobs_.Fits(age, leavings.all_bytes)) ++held_;
   if (Goes(jobs_, age, leavings.all_bytes, referred)) return {.job = true};
   NoteReferences(job);

@@ -22,7 +22,7 @@ namespace snug::server {
 namespace {
 
 QueuedJob QueuedAs(const Entry& entry, double margin, const TenantUse& tenants) {
-  QueuedJob job{.id = entry.id(),
+  QueuedJob job{.id = entry.key(),
                 .priority = entry.record.job.priority(),
                 .order = entry.record.order,
                 .not_before_us = entry.record.not_before_us,
@@ -48,7 +48,7 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
   const AttemptRecord& attempt = entry.attempt->record;
   const CheckedJob& checked = entry.ready()->checked;
   v1::Assignment assignment;
-  assignment.set_job_id(entry.id());
+  assignment.set_job_id(entry.key());
   assignment.set_epoch(attempt.epoch);
   assignment.set_nonce(attempt.nonce);
   *assignment.mutable_spec() = checked.spec;
@@ -62,16 +62,16 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
   assignment.set_most_bytes(entry.record.job.plan_changes().most_bytes());
   assignment.set_train_data(entry.record.train_data);
   assignment.set_eval_data(entry.record.eval_data);
-  assignment.set_attempt_dir(AttemptDir(state_dir, entry.id(), attempt.epoch));
-  assignment.set_checkpoints_dir(CheckpointsDir(state_dir, entry.id()));
+  assignment.set_attempt_dir(AttemptDir(state_dir, entry.key(), attempt.epoch));
+  assignment.set_checkpoints_dir(CheckpointsDir(state_dir, entry.key()));
   assignment.set_resume_from(attempt.resume_from);
   const v1::Job& job = entry.record.job;
-  if (job.extends_step() > 0) assignment.set_parent_job(job.parent_job());
   assignment.set_begin_step(job.extends_step());
   // The attempt that wrote the checkpoint has a line for each step up to it.
   const std::optional<CheckpointRecord>& resume = entry.readiness.resume();
-  if (resume && resume->job == entry.id())
-    assignment.set_previous_metrics(AttemptDir(state_dir, entry.id(), resume->epoch) +
+  if (resume && resume->job != entry.key()) assignment.set_parent_job(resume->job);
+  if (resume && resume->job == entry.key())
+    assignment.set_previous_metrics(AttemptDir(state_dir, entry.key(), resume->epoch) +
                                     "/metrics.jsonl");
   // What another job made lies in a folder that is the daemon's own.
   const std::optional<JobRef> made_here = ParseJobRef(checked.spec.model());
@@ -146,7 +146,7 @@ void Admission::Refuse(Entry& entry) {
 
 // A decision that could not be stored (a full disk): nothing else would bring it up again.
 void Admission::ScheduleAgain(Entry& entry, const absl::Status& why) {
-  spdlog::error("job {}: {}", entry.id(), why.message());
+  spdlog::error("job {}: {}", entry.key(), why.message());
   retry_at_ = SinceBoot() + core_.settings.limits.schedule_again;
   entry.record.job.set_reason(absl::StrCat("waits: ", why.message()));
   core_.Show(entry);
@@ -157,7 +157,7 @@ absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
   const std::vector<v1::Plan>& plans = entry.ready()->plans->at(placement.device);
   const v1::Plan& plan = plans[static_cast<size_t>(placement.plan)];
   RETURN_IF_ERROR(
-      core_.ledger.Reserve(placement.device, entry.id(), PromiseOf(plan, placement.bytes)));
+      core_.ledger.Reserve(placement.device, entry.key(), PromiseOf(plan, placement.bytes)));
   const Device& device = *core_.ledger.Find(placement.device);
   const int64_t most =
       std::min({MostOf(plans, plan, entry.record.oom_failures, core_.settings.limits.oom_margin),
@@ -173,7 +173,7 @@ absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
                                .nonce = RandomHex(32),
                                .boot_id = core_.settings.node->BootId()})
           .status();
-  if (!placed.ok()) core_.ledger.Release(entry.id());
+  if (!placed.ok()) core_.ledger.Release(entry.key());
   return placed;
 }
 
@@ -181,27 +181,27 @@ absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
 void Admission::Launch(Entry& entry) {
   LiveAttempt& attempt = *entry.attempt;
   attempt.started = attempt.last_heard = SinceBoot();
-  attempt.processes = core_.settings.node->Expect(entry.id(), attempt.record.epoch);
-  core_.attended.insert(entry.id());
+  attempt.processes = core_.settings.node->Expect(entry.key(), attempt.record.epoch);
+  core_.attended.insert(entry.key());
   core_.board.Show();
   const Device& device = *core_.ledger.Find(attempt.record.device);  // It was placed there.
   const absl::StatusOr<int64_t> shim =
       attempt.processes->Start(device, AssignmentOf(entry, device, core_.settings.state_dir));
   if (!shim.ok()) {
-    spdlog::error("job {}: cannot start a worker: {}", entry.id(), shim.status().message());
+    spdlog::error("job {}: cannot start a worker: {}", entry.key(), shim.status().message());
     attempt.record.exit = std::string(shim.status().message());
     attempt.not_started = shim.status();
     return;  // The next tick finds its lock free and no exit record.
   }
   entry.readiness.GoOnFrom(std::nullopt);
-  spdlog::info("job {}: attempt {} under plan \"{}\", {} bytes and {} threads on {}", entry.id(),
+  spdlog::info("job {}: attempt {} under plan \"{}\", {} bytes and {} threads on {}", entry.key(),
                attempt.record.epoch, attempt.record.plan.name(), attempt.record.cap_bytes,
                attempt.record.plan.threads(), device.name);
   absl::StatusOr<JobStep> spawned = core_.Decide(entry, Spawned{*shim});
   absl::Status stored = spawned.status();
   if (stored.ok()) stored = core_.store.Commit(spawned->ToChange(), spawned->urgency);
   // It is there all the same: Hello or the exit record will say so.
-  if (!stored.ok()) spdlog::error("job {}: {}", entry.id(), stored.message());
+  if (!stored.ok()) spdlog::error("job {}: {}", entry.key(), stored.message());
   if (spawned.ok()) core_.OnStored(entry, *std::move(spawned));
 }
 

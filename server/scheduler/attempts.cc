@@ -26,16 +26,16 @@ std::string NameOfEvent(const v1::WorkerEvent& event) {
 
 void SignalWorker(const Entry& entry, int signal) {
   const absl::Status sent = entry.attempt->processes->SignalWorker(signal);
-  if (!sent.ok()) spdlog::warn("job {}: signal {}: {}", entry.id(), signal, sent.message());
+  if (!sent.ok()) spdlog::warn("job {}: signal {}: {}", entry.key(), signal, sent.message());
 }
 
 void SignalShim(const Entry& entry, int signal) {
   const absl::Status sent = entry.attempt->processes->SignalShim(signal);
-  if (!sent.ok()) spdlog::warn("job {}: signal {}: {}", entry.id(), signal, sent.message());
+  if (!sent.ok()) spdlog::warn("job {}: signal {}: {}", entry.key(), signal, sent.message());
 }
 
 void LogError(const Entry& entry, const absl::Status& status) {
-  if (!status.ok()) spdlog::error("job {}: {}", entry.id(), status.message());
+  if (!status.ok()) spdlog::error("job {}: {}", entry.key(), status.message());
 }
 
 AttemptSigns SignsOf(const Entry& entry, absl::Duration now, const SchedulerLimits& limits) {
@@ -82,9 +82,9 @@ void Attempts::Adopt(Entry& entry, AttemptRecord record) {
   attempt.record = std::move(record);
   attempt.started = attempt.last_heard = now;
   attempt.processes =
-      core_.settings.node->Adopt(entry.id(), attempt.record.epoch, attempt.record.shim_pid);
+      core_.settings.node->Adopt(entry.key(), attempt.record.epoch, attempt.record.shim_pid);
   attempt.pace.Begin(now);
-  core_.attended.insert(entry.id());
+  core_.attended.insert(entry.key());
   core_.board.ShowPlace(entry);
 }
 
@@ -126,7 +126,7 @@ void Attempts::LookAfter(Entry& entry) {
   const Care care = CareFor(signs, now, core_.settings.limits, attempt.end);
   if (care.fault != nullptr) core_.metrics.WorkerEnded(care.fault);
   if (care.tell) {
-    spdlog::info("job {}: ending attempt {}", entry.id(), attempt.record.epoch);
+    spdlog::info("job {}: ending attempt {}", entry.key(), attempt.record.epoch);
     TellToStop(entry);
   }
   if (care.term) {
@@ -169,7 +169,7 @@ void Attempts::OnEvent(ConnectionId link, v1::WorkerEvent event) {
     return Refuse(link, absl::StrCat(NameOfEvent(event), " before Hello"));
   LiveAttempt& attempt = *entry->attempt;
   attempt.last_heard = SinceBoot();
-  core_.metrics.Heard(entry->id(), absl::FromUnixMicros(WallMicros()));
+  core_.metrics.Heard(entry->key(), absl::FromUnixMicros(WallMicros()));
   if (attempt.record.state == AttemptState::kUnreachable)
     LogError(*entry, core_.Apply(*entry, Heard{.reported = attempt.reported}).status());
   if (event.has_step()) OnStep(*entry, event.step());
@@ -216,15 +216,15 @@ void Attempts::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) {
   if (attempt.link != 0 && attempt.link != link) link_->Close(attempt.link);
   attempt.link = link;
   attempt.last_heard = SinceBoot();
-  links_[link] = entry->id();
+  links_[link] = entry->key();
   if (attempt.record.state != AttemptState::kLive) attempt.pace.Begin(SinceBoot());
   const Heard heard{.pid = hello.pid(), .reported = hello.has_last() || attempt.reported};
   if (const absl::Status status = core_.Apply(*entry, heard).status(); !status.ok()) {
     // Not stored, so not welcomed: the worker dials again.
-    spdlog::error("job {}: {}", entry->id(), status.message());
+    spdlog::error("job {}: {}", entry->key(), status.message());
     return link_->Close(link);
   }
-  core_.metrics.Heard(entry->id(), absl::FromUnixMicros(WallMicros()));
+  core_.metrics.Heard(entry->key(), absl::FromUnixMicros(WallMicros()));
   link_->Welcome(link);
   v1::WorkerCommand welcome;
   welcome.mutable_welcome();
@@ -280,7 +280,7 @@ void Attempts::OnBadMessage(Entry& entry, absl::string_view what) {
   LiveAttempt& attempt = *entry.attempt;
   ++attempt.bad_messages;
   core_.metrics.LinkError();
-  spdlog::warn("job {}: its worker sent {}; {} of {} such messages", entry.id(), what,
+  spdlog::warn("job {}: its worker sent {}; {} of {} such messages", entry.key(), what,
                attempt.bad_messages, core_.settings.limits.max_bad_messages);
   if (attempt.link == 0) return;
   link_->Close(attempt.link);
@@ -290,11 +290,11 @@ void Attempts::OnBadMessage(Entry& entry, absl::string_view what) {
 void Attempts::OnCheckpoint(Entry& entry, const v1::WorkerEvent::Checkpoint& checkpoint) {
   const std::filesystem::path path = checkpoint.path();
   const auto name = ParseCheckpointName(path.filename().string());
-  const std::string folder = CheckpointsDir(core_.settings.state_dir, entry.id());
+  const std::string folder = CheckpointsDir(core_.settings.state_dir, entry.key());
   if (path.parent_path() != folder || !name || name->epoch != entry.attempt->record.epoch)
     return OnBadMessage(entry, absl::StrCat("a checkpoint at ", checkpoint.path()));
   entry.attempt->pace.OnCheckpoint(SinceBoot());
-  core_.pool.Post([this, id = entry.id(), checkpoint] {
+  core_.pool.Post([this, id = entry.key(), checkpoint] {
     auto record =
         std::make_shared<absl::StatusOr<CheckpointRecord>>(VerifyCheckpoint(id, checkpoint.path()));
     core_.Post([this, id, record, checkpoint] {

@@ -14,9 +14,9 @@ class JobChanger {
  public:
   explicit JobChanger(SchedulerCore& core) : core_(core) {}
 
-  // `ref`: as users name it. One that has ended is asked as well: its labels can be updated.
-  absl::StatusOr<v1::Job> Ask(const std::string& ref, const JobEvent& event);
-  absl::StatusOr<v1::Job> Delete(const std::string& ref);
+  // One that has ended is asked as well: its labels can be updated.
+  absl::StatusOr<v1::Job> Ask(const std::string& key, const JobEvent& event);
+  absl::StatusOr<v1::Job> Delete(const std::string& key);
 
  private:
   SchedulerCore& core_;

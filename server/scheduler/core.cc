@@ -23,14 +23,14 @@ void CountMove(const Entry& entry, JobState before, Metrics& metrics) {
   metrics.CountJobs(entry.state(), 1);
   const absl::Time now = absl::FromUnixMicros(WallMicros());
   if (entry.state() == v1::Job::STATE_STARTING)
-    metrics.Placed(entry.id(), now);
+    metrics.Placed(entry.key(), now);
   else
-    metrics.Unqueued(entry.id());
-  if (entry.state() == v1::Job::STATE_QUEUED) metrics.Queued(entry.id(), now);
+    metrics.Unqueued(entry.key());
+  if (entry.state() == v1::Job::STATE_QUEUED) metrics.Queued(entry.key(), now);
 }
 
 void Drop(SchedulerCore& core, Entry& entry) {
-  const std::string id = entry.id();
+  const std::string id = entry.key();
   core.metrics.ForgetJob(id);
   core.metrics.Unqueued(id);
   core.tenant_use.Leave(entry.record.job.owner());
@@ -42,17 +42,17 @@ void Drop(SchedulerCore& core, Entry& entry) {
 // The job is shown before its worker is told anything, and before it is dropped.
 void Act(SchedulerCore& core, Entry& entry, const JobActions& actions) {
   if (actions.drop_attempt) {
-    core.ledger.Release(entry.id());
+    core.ledger.Release(entry.key());
     core.attempts.CloseLink(entry);
     entry.attempt.reset();
     entry.retry_cause = entry.record.job.reason();
-    core.metrics.ForgetJob(entry.id());
+    core.metrics.ForgetJob(entry.key());
     core.board.Show();
   }
   if (actions.shrink_promise) {
     const AttemptRecord& attempt = entry.attempt->record;
     // Fewer bytes: never refused.
-    core.ledger.Resize(entry.id(), attempt.cap_bytes, attempt.plan.host_bytes()).IgnoreError();
+    core.ledger.Resize(entry.key(), attempt.cap_bytes, attempt.plan.host_bytes()).IgnoreError();
     core.needs_round = true;
     core.board.Show();
   }
@@ -61,7 +61,7 @@ void Act(SchedulerCore& core, Entry& entry, const JobActions& actions) {
   if (entry.state() == v1::Job::STATE_QUEUED)
     core.admission.Enqueue(entry);
   else
-    core.waiting->Remove(entry.id());
+    core.waiting->Remove(entry.key());
   core.Show(entry);
   if (actions.start_worker) core.admission.Launch(entry);
   if (actions.stop_worker) core.attempts.TellToStop(entry);
@@ -89,7 +89,7 @@ SchedulerCore::SchedulerCore(SchedulerSettings with, JobStore& jobs, JobIndex& s
 
 absl::StatusOr<JobState> SchedulerCore::Apply(Entry& entry, const JobEvent& event) {
   if (entry.storing)  // A programmer's mistake: Settle comes first.
-    return absl::InternalError(absl::StrCat("job ", entry.id(), " is being stored as ready"));
+    return absl::InternalError(absl::StrCat("job ", entry.key(), " is being stored as ready"));
   ASSIGN_OR_RETURN(JobStep step, Decide(entry, event));
   if (step.nothing) return entry.state();
   RETURN_IF_ERROR(store.Commit(step.ToChange(), step.urgency));
@@ -108,7 +108,8 @@ JobState SchedulerCore::OnStored(Entry& entry, JobStep step) {
   if (step.attempt) entry.attempt->record = *std::move(step.attempt);
   if (entry.state() != before) {
     const std::string& reason = entry.record.job.reason();
-    spdlog::info("job {}: {} -> {}: {}", entry.id(), NameOf(before), NameOf(entry.state()), reason);
+    spdlog::info("job {}: {} -> {}: {}", entry.key(), NameOf(before), NameOf(entry.state()),
+                 reason);
     CountMove(entry, before, metrics);
     needs_round = true;
   }
@@ -125,7 +126,7 @@ void SchedulerCore::Show(Entry& entry) {
 void SchedulerCore::SaveProgress(Entry& entry) {
   entry.last_saved = SinceBoot();
   const absl::Status saved = store.Commit({.job = &entry.record});
-  if (!saved.ok()) spdlog::warn("job {}: progress not stored: {}", entry.id(), saved.message());
+  if (!saved.ok()) spdlog::warn("job {}: progress not stored: {}", entry.key(), saved.message());
 }
 
 Entry* SchedulerCore::Find(const std::string& id) {

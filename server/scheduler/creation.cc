@@ -8,6 +8,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
 #include "server/job/log.h"
 #include "server/job/names.h"
 #include "server/job/random_id.h"
@@ -46,7 +47,7 @@ absl::Status Creation::MayBeMade(const CreateOrder& order) const {
   RETURN_IF_ERROR(core_.tenant_use.MayCreate(order));
   // Its parent's may have been removed since it was looked for.
   if (order.extends.step > 0 &&
-      !std::filesystem::exists(CheckpointsDir(core_.settings.state_dir, order.parent_job)))
+      !std::filesystem::exists(CheckpointsDir(core_.settings.state_dir, order.extends.job)))
     return WrongState(order.parent_job, "extend", "without checkpoints by now");
   return absl::OkStatus();
 }
@@ -63,7 +64,9 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
   *job.mutable_spec() = std::move(order.spec);
   const v1::JobSpec& spec = job.spec();
   job.set_id(order.job_id.empty() ? NewJobId(spec.display_name()) : order.job_id);
-  job.set_name(JobName(TenantOf(order.owner), job.id()));
+  const std::string tenant = TenantOf(order.owner);
+  job.set_name(JobName(tenant, job.id()));
+  if (std::string key = KeyFor(tenant, job.id()); key != job.id()) job.set_key(std::move(key));
   job.set_display_name(spec.display_name().empty() ? job.id() : spec.display_name());
   job.set_state(v1::Job::STATE_PREPARING);
   job.set_reason(kWaitsToBePrepared);
@@ -75,10 +78,10 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
   if (order.extends.step > 0) BeginBehind(order.extends, made->record);
   *job.mutable_create_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(now_us);
   made->event = {
-      .job = job.id(), .to = v1::Job::STATE_PREPARING, .reason = job.reason(), .wall_us = now_us};
+      .job = KeyOf(job), .to = v1::Job::STATE_PREPARING, .reason = job.reason(), .wall_us = now_us};
   if (!order.request_id.empty())
     made->request =
-        RequestRecord{order.request_id, order.body_sha256, job.id(),
+        RequestRecord{order.request_id, order.body_sha256, KeyOf(job),
                       now_us + absl::ToInt64Microseconds(core_.settings.limits.request_memory)};
   ++core_.creating;
   core_.tenant_use.Enter(order.owner);
@@ -92,7 +95,7 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
         kept->spec = std::move(*job->record.job.mutable_spec());
         return Draw(std::move(*kept), reply, draws_left - 1);
       }
-      if (absl::IsAlreadyExists(status)) return reply(JobExists(job->record.id()));
+      if (absl::IsAlreadyExists(status)) return reply(JobExists(job->record.job.id()));
       status.ok() ? OnCreated(job, std::move(*kept), reply) : reply(status);
     });
   });
@@ -102,7 +105,7 @@ void Creation::OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order,
                          const Reply& reply) {
   if (job->known) {
     if (job->known->body_sha256 != order.body_sha256)
-      return reply(RequestIdReused(order.request_id, job->known->job));
+      return reply(RequestIdReused(order.request_id, IdIn(job->known->job)));
     absl::StatusOr<JobPtr> known = core_.index.Find(job->known->job);
     return known.ok() ? reply(**known) : reply(known.status());
   }
@@ -110,12 +113,12 @@ void Creation::OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order,
   auto entry = std::make_unique<Entry>();
   entry->record = std::move(job->record);
   entry->counted_steps = entry->record.job.progress().global_step();
-  const std::string id = entry->id();
+  const std::string key = entry->key();
   core_.metrics.CountJobs(v1::Job::STATE_PREPARING, 1);
   core_.readying.Await(*entry);
   core_.Show(*entry);
   reply(entry->record.job);
-  core_.entries[id] = std::move(entry);
+  core_.entries[key] = std::move(entry);
 }
 
 }  // namespace snug::server

@@ -24,8 +24,8 @@ int64_t EstimatedEnd(const Entry& entry) {
 v1::Reservation ReservationOf(const Entry& entry, const Ledger& ledger) {
   const v1::JobMemory& memory = entry.record.job.memory();
   v1::Reservation reservation;
-  reservation.set_job(entry.id());
-  const Promise promise = ledger.PromisedTo(entry.id());
+  reservation.set_job(entry.key());
+  const Promise promise = ledger.PromisedTo(entry.key());
   reservation.set_reserved_bytes(promise.bytes - promise.shared.bytes);
   reservation.set_shared_bytes(promise.shared.bytes);
   reservation.set_predicted_bytes(memory.predicted_peak_bytes());
@@ -102,10 +102,10 @@ std::vector<DeviceState> DeviceBoard::States() const {
   for (DeviceState& state : states) {
     core_.EachAttended([&](const Entry& entry) {
       if (core_.ledger.Find(entry.attempt->record.device) != core_.ledger.Find(state.name)) return;
-      const Promise promise = core_.ledger.PromisedTo(entry.id());
+      const Promise promise = core_.ledger.PromisedTo(entry.key());
       const std::string& owner = entry.record.job.owner();
       state.running.push_back(
-          {.key = KeyOf(entry.record),
+          {.key = PlaceInLine(entry.record),
            .bytes = promise.bytes,
            .shared = promise.shared,
            .end_us = EstimatedEnd(entry),

@@ -20,6 +20,7 @@ namespace snug::server {
 
 // What a new job takes from the one that it extends.
 struct Extension {
+  std::string job;         // The key of that one.
   int64_t step = 0;        // Of the checkpoint that it goes on from; 0: it extends none.
   std::string train_data;  // Prepared, as its JobRecord has them.
   std::string eval_data;
@@ -31,7 +32,7 @@ struct Extension {
 struct CreateOrder {
   v1::JobSpec spec;
   std::string owner;       // Principal::name().
-  std::string parent_job;  // That this one runs again, or extends; or empty.
+  std::string parent_job;  // As v1::Job has it; or empty.
   Extension extends;
   std::string job_id;      // Empty: chosen here.
   std::string request_id;  // Empty: not idempotent.
@@ -72,12 +73,12 @@ struct Entry {
   // Null: it cannot be placed yet.
   const ReadyJob* ready() const { return readiness.job(); }
   JobState state() const { return record.state(); }
-  const std::string& id() const { return record.id(); }
+  const std::string& key() const { return record.key(); }
 };
 
 // Its place in the order in which jobs are asked.
-inline JobQueue::Key KeyOf(const JobRecord& record) {
-  return {-record.job.priority(), record.order, record.id()};
+inline JobQueue::Key PlaceInLine(const JobRecord& record) {
+  return {-record.job.priority(), record.order, record.key()};
 }
 
 }  // namespace snug::server

@@ -8,12 +8,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "server/node/attempt_files.h"
 
 namespace snug::server {
 namespace {
 
-constexpr size_t kLineBytes = 96;                 // A job's id has 63 at most.
+constexpr size_t kLineBytes = 160;                // A job's key has 127 at most.
 constexpr int64_t kMostBytes = int64_t{1} << 20;  // Far more lines than threads that work.
 constexpr const char* kWorking = "working";
 
@@ -26,20 +27,21 @@ InHand::InHand(const std::string& path) {
     std::filesystem::remove_all(path, ignored);
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   const std::string text = ReadSmallFile(path, kMostBytes).value_or("");
-  lines_ = text.size() / kLineBytes;
-  Lines told;
-  for (size_t line = 0; line < lines_; ++line) {
-    std::istringstream words(text.substr(line * kLineBytes, kLineBytes));
+  Lines told;  // Anew, as a version before had shorter lines.
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    std::istringstream words{std::string(line)};
     int ends = 0;
     std::string what, job;
-    if (!(words >> ends >> what >> job)) {
-      free_.push_back(line);
-      continue;
-    }
+    if (!(words >> ends >> what >> job)) continue;
     if (what == kWorking) ++ends;
-    Tell(jobs_.insert_or_assign(job, Job{.ends = ends, .line = line}).first, told);
+    const auto [at, is_new] = jobs_.try_emplace(job);
+    if (is_new) at->second.line = lines_++;
+    at->second.ends = ends;
+    Tell(at, told);
   }
   Write(told);
+  const int ignored_too = ftruncate(fd_, static_cast<off_t>(lines_ * kLineBytes));
+  (void)ignored_too;
 }
 
 InHand::~InHand() {

@@ -90,7 +90,7 @@ class Stepping {
   }
   absl::Status CheckAttempt() const {
     if (rows_.attempt != nullptr) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("job ", job_.id(), " has no open attempt"));
+    return absl::InternalError(absl::StrCat("job ", job_.key(), " has no open attempt"));
   }
   // The open attempt, which is changed.
   absl::StatusOr<AttemptRecord*> Attempt() {
@@ -98,7 +98,7 @@ class Stepping {
     return &step_.attempt.emplace(*rows_.attempt);
   }
   void Reserve(const AttemptRecord& attempt, int64_t bytes) {
-    step_.rest.reserve = Reservation{attempt.device, job_.id(), attempt.epoch, bytes};
+    step_.rest.reserve = Reservation{attempt.device, job_.key(), attempt.epoch, bytes};
   }
   absl::Status CancelAtOnce();
   absl::Status CancelAndKeep();
@@ -126,7 +126,7 @@ absl::Status Stepping::CancelAndKeep() {
   }
   if (!HasAttempt(state) && !HasTrained(job_.job)) return CancelAtOnce();
   if (state != Job::STATE_STARTING && state != Job::STATE_RUNNING)
-    return WrongState(job_.id(), kKeep, absl::StrCat(NameOf(state), ", and does not train"));
+    return WrongState(job_.job.id(), kKeep, absl::StrCat(NameOf(state), ", and does not train"));
   job_.job.set_keep(true);
   step_.actions.stop_worker = true;
   return Move(Job::STATE_CANCELLING, "its worker exports what there is");
@@ -135,7 +135,8 @@ absl::Status Stepping::CancelAndKeep() {
 absl::Status Stepping::operator()(const CancelAsked& asked) {
   const JobState state = job_.state();
   if (state == Job::STATE_CANCELLED && (job_.job.keep() || !asked.keep)) return Nothing();
-  if (IsTerminal(state)) return WrongState(job_.id(), asked.keep ? kKeep : "cancel", NameOf(state));
+  if (IsTerminal(state))
+    return WrongState(job_.job.id(), asked.keep ? kKeep : "cancel", NameOf(state));
   return asked.keep ? CancelAndKeep() : CancelAtOnce();
 }
 
@@ -144,7 +145,7 @@ absl::Status Stepping::operator()(const PauseAsked&) {
   const JobState state = job_.state();
   if (state == Job::STATE_PAUSING || state == Job::STATE_PAUSED) return Nothing();
   if (state == Job::STATE_CANCELLING || IsTerminal(state))
-    return WrongState(job_.id(), "pause", NameOf(state));
+    return WrongState(job_.job.id(), "pause", NameOf(state));
   const bool runs = HasAttempt(state);
   step_.actions.stop_worker = runs;
   step_.actions.abandon_ready = !runs;
@@ -154,7 +155,7 @@ absl::Status Stepping::operator()(const PauseAsked&) {
 
 absl::Status Stepping::operator()(const ResumeAsked&) {
   if (job_.state() != Job::STATE_PAUSED)
-    return WrongState(job_.id(), "resume", NameOf(job_.state()));
+    return WrongState(job_.job.id(), "resume", NameOf(job_.state()));
   job_.not_before_us = 0;
   step_.actions.make_ready = true;
   return job_.train_data.empty() ? Move(Job::STATE_PREPARING, "waits to be prepared")
@@ -198,7 +199,7 @@ absl::Status Stepping::operator()(const HeldBack& held) {
 absl::Status Stepping::operator()(const Placed& placed) {
   Job& job = job_.job;
   AttemptRecord& attempt = step_.attempt.emplace();
-  attempt.job = job_.id();
+  attempt.job = job_.key();
   attempt.epoch = job.epoch() + 1;
   attempt.nonce = placed.nonce;
   attempt.device = placed.device_id;
@@ -264,7 +265,7 @@ absl::Status Stepping::operator()(const PlanOrdered& ordered) {
   RETURN_IF_ERROR(CheckAttempt());
   v1::PlanChanges& changes = *job_.job.mutable_plan_changes();
   if (changes.has_pending())
-    return absl::InternalError(absl::StrCat("job ", job_.id(), " has an order under way"));
+    return absl::InternalError(absl::StrCat("job ", job_.key(), " has an order under way"));
   changes.set_orders(changes.orders() + 1);
   if (ordered.limit_bytes) changes.set_limit_bytes(*ordered.limit_bytes);
   if (ordered.step_did_not_fit) job_.oom_failures = std::max(job_.oom_failures, 1);
@@ -286,7 +287,7 @@ absl::Status Stepping::operator()(const PlanAnswered& answered) {
   ASSIGN_OR_RETURN(AttemptRecord* const attempt, Attempt());
   v1::PlanChanges& changes = *job_.job.mutable_plan_changes();
   if (!changes.has_pending())
-    return absl::InternalError(absl::StrCat("job ", job_.id(), " has no order under way"));
+    return absl::InternalError(absl::StrCat("job ", job_.key(), " has no order under way"));
   const v1::PlanOrder order = changes.pending();
   changes.clear_pending();
   if (answered.answer.refusal().empty()) {

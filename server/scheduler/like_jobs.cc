@@ -8,7 +8,7 @@ namespace snug::server {
 
 std::string AlikeKey(const JobRecord& record) {
   const v1::Job& job = record.job;
-  if (!record.train_data.empty() || job.epoch() > 0 || job.extends_step() > 0) return job.id();
+  if (!record.train_data.empty() || job.epoch() > 0 || job.extends_step() > 0) return record.key();
   v1::JobSpec spec = job.spec();
   spec.clear_display_name();
   return absl::StrCat(job.owner(), "\n", job.priority(), "\n", spec.SerializeAsString());

@@ -8,6 +8,7 @@
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
 #include "server/job/log.h"
 #include "server/place/rebalance.h"
 #include "server/place/room.h"
@@ -28,16 +29,24 @@ PlanOption OptionOf(const v1::Plan& plan, int64_t bytes) {
 }
 
 absl::Status NotNow(const Entry& entry, const char* what, absl::string_view why) {
-  return WithReason(absl::FailedPreconditionError(
-                        absl::StrCat("cannot ", what, " job \"", entry.id(), "\" now: ", why)),
+  return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                        "cannot ", what, " job \"", entry.record.job.id(), "\" now: ", why)),
                     "NOT_NOW");
+}
+
+// Why the plan of `entry` changes; nobody learns the ids of others' jobs by it.
+std::string ReasonOf(const Entry& entry, const Entry* newcomer) {
+  if (newcomer == nullptr) return "its device has room";
+  const v1::Job& job = newcomer->record.job;
+  const bool same = job.owner() == entry.record.job.owner();
+  return absl::StrCat("makes room for ", same ? job.id() : "a job of another user");
 }
 
 }  // namespace
 
 absl::StatusOr<Entry*> PlanChanger::Find(const std::string& id, const char* what) const {
   ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
-  Entry* entry = core_.Find(job->id());
+  Entry* entry = core_.Find(KeyOf(*job));
   if (entry == nullptr || entry->state() != v1::Job::STATE_RUNNING || entry->attempt == nullptr)
     return WrongState(job->id(), what, NameOf(job->state()));
   RETURN_IF_ERROR(CheckChangeable(*entry, what));
@@ -65,7 +74,7 @@ int64_t PlanChanger::MostOfShare(const Entry& entry) const {
   core_.EachAttended([&](const Entry& other) {
     if (other.record.job.owner() != owner) return;
     if (other.attempt->record.device != entry.attempt->record.device) return;
-    taken += core_.ledger.PromisedTo(other.id()).bytes;
+    taken += core_.ledger.PromisedTo(other.key()).bytes;
     ++jobs;
   });
   return entry.attempt->record.cap_bytes + std::max<int64_t>(0, share - taken) / jobs;
@@ -74,7 +83,7 @@ int64_t PlanChanger::MostOfShare(const Entry& entry) const {
 PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry, const JobRecord& record) const {
   const AttemptRecord& attempt = entry.attempt->record;
   Choice choice;
-  choice.job = {.job = entry.id(), .priority = record.job.priority()};
+  choice.job = {.job = entry.key(), .priority = record.job.priority()};
   const auto add = [&](const v1::Plan& plan, int64_t bytes) {
     choice.job.plans.push_back(OptionOf(plan, bytes));
     choice.plans.push_back(plan);
@@ -134,8 +143,8 @@ absl::StatusOr<v1::Job> PlanChanger::Squeeze(const v1::SqueezeJobRequest& reques
     const auto& smallest_plan =
         choice.plans[static_cast<size_t>(smallest - choice.job.plans.begin())];
     return PlanInfeasible(
-        absl::StrCat("job \"", entry->id(), "\" fits no ", FormatBytes(request.bytes()), " (",
-                     request.bytes(), " bytes): its smallest plan, \"", smallest_plan.name(),
+        absl::StrCat("job \"", entry->record.job.id(), "\" fits no ", FormatBytes(request.bytes()),
+                     " (", request.bytes(), " bytes): its smallest plan, \"", smallest_plan.name(),
                      "\", needs ", FormatBytes(smallest->bytes), " (", smallest->bytes, " bytes)"),
         smallest->bytes);
   }
@@ -170,7 +179,7 @@ void PlanChanger::AfterRound(const std::string& head) {
 // The plans that the job may have there, were there room. What it shares with the jobs there takes
 // none.
 SqueezableJob PlanChanger::AsNewcomer(const Entry& newcomer, const DeviceState& device) const {
-  SqueezableJob wanted{.job = newcomer.id(), .priority = newcomer.record.job.priority()};
+  SqueezableJob wanted{.job = newcomer.key(), .priority = newcomer.record.job.priority()};
   QueuedJob queued{.budget_bytes = BudgetBytes(newcomer.record.job.spec())};
   core_.tenant_use.LimitToShare(newcomer.record.job.owner(), queued);
   const int64_t most = std::min(queued.budget_bytes, Room(device).ShareLeft(queued));
@@ -197,27 +206,26 @@ void PlanChanger::MakeRoomFor(const Entry& newcomer) {
     neighbourhoods.push_back({std::move(device), std::move(wanted), JobsOf(choices.back())});
   }
   const std::optional<SqueezeThere> best = BestSqueeze(neighbourhoods);
-  if (best)
-    OrderAll(best->made.moves, choices[best->where],
-             absl::StrCat("makes room for ", newcomer.id()));
+  if (best) OrderAll(best->made.moves, choices[best->where], &newcomer);
 }
 
 void PlanChanger::RelaxAll() {
   for (const DeviceState& device : core_.board.States()) {
     const std::vector<Choice> choices = ChoicesOn(device);
-    OrderAll(Relaxations(device, JobsOf(choices)), choices, "its device has room");
+    OrderAll(Relaxations(device, JobsOf(choices)), choices, nullptr);
   }
 }
 
 void PlanChanger::OrderAll(const std::vector<PlanMove>& moves, const std::vector<Choice>& choices,
-                           const std::string& reason) {
+                           const Entry* newcomer) {
   for (const PlanMove& move : moves) {
     const auto choice = std::find_if(choices.begin(), choices.end(),
                                      [&](const Choice& each) { return each.job.job == move.job; });
     Entry& entry = *core_.Find(move.job);
-    const absl::Status ordered = Order(entry, OrderOf(*choice, move.plan, reason));
+    const absl::Status ordered =
+        Order(entry, OrderOf(*choice, move.plan, ReasonOf(entry, newcomer)));
     // The next round decides anew.
-    if (!ordered.ok()) spdlog::error("job {}: {}", entry.id(), ordered.message());
+    if (!ordered.ok()) spdlog::error("job {}: {}", entry.key(), ordered.message());
   }
 }
 
@@ -232,21 +240,21 @@ PlanOrdered PlanChanger::OrderOf(const Choice& choice, int plan, std::string rea
 absl::Status PlanChanger::Order(Entry& entry, const PlanOrdered& order) {
   const AttemptRecord& attempt = entry.attempt->record;
   const int64_t before = attempt.cap_bytes, host = attempt.plan.host_bytes();
-  RETURN_IF_ERROR(core_.ledger.Resize(entry.id(), std::max(before, order.bytes), host));
+  RETURN_IF_ERROR(core_.ledger.Resize(entry.key(), std::max(before, order.bytes), host));
   const absl::Status ordered = core_.Apply(entry, order).status();
   if (!ordered.ok()) {
     // Fewer bytes: never refused.
-    core_.ledger.Resize(entry.id(), before, host).IgnoreError();
+    core_.ledger.Resize(entry.key(), before, host).IgnoreError();
     return ordered;
   }
-  spdlog::info("job {}: from plan \"{}\", {} bytes, to \"{}\", {} bytes: {}", entry.id(),
+  spdlog::info("job {}: from plan \"{}\", {} bytes, to \"{}\", {} bytes: {}", entry.key(),
                attempt.plan.name(), before, order.plan.name(), order.bytes, order.reason);
   core_.board.Show();
   return absl::OkStatus();
 }
 
 void PlanChanger::OnShortage(Entry& entry, const v1::WorkerEvent::Shortage& shortage) {
-  spdlog::warn("job {}: step {} does not fit: {}", entry.id(), shortage.global_step() + 1,
+  spdlog::warn("job {}: step {} does not fit: {}", entry.key(), shortage.global_step() + 1,
                absl::ClippedSubstr(shortage.message(), 0, kMaxToldBytes));
   if (IsUnderWay(entry.record)) return;  // If that plan does not fit either, it says so again.
   const absl::Status ordered = OrderSmaller(entry);
@@ -285,12 +293,12 @@ void PlanChanger::OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& ans
         absl::StrCat("an answer to order ", answer.number(), " with ", answer.current_bytes(),
                      " bytes; order ", order.number(), " has ", order.bytes()));
   if (!answer.refusal().empty())
-    spdlog::warn("job {}: keeps plan \"{}\": {}", entry.id(), entry.attempt->record.plan.name(),
+    spdlog::warn("job {}: keeps plan \"{}\": {}", entry.key(), entry.attempt->record.plan.name(),
                  answer.refusal());
   const absl::Status settled = core_.Apply(entry, PlanAnswered{answer}).status();
   if (settled.ok()) return;
   // Not stored: the worker dials again and repeats it.
-  spdlog::error("job {}: {}", entry.id(), settled.message());
+  spdlog::error("job {}: {}", entry.key(), settled.message());
   core_.attempts.CloseLink(entry);
 }
 

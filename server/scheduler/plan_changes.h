@@ -52,8 +52,9 @@ class PlanChanger {
   absl::Status OrderSmaller(Entry& entry);
   void MakeRoomFor(const Entry& newcomer);
   void RelaxAll();
+  // `newcomer`: that they make room for; null: there is room.
   void OrderAll(const std::vector<PlanMove>& moves, const std::vector<Choice>& choices,
-                const std::string& reason);
+                const Entry* newcomer);
   static PlanOrdered OrderOf(const Choice& choice, int plan, std::string reason);
   absl::Status Order(Entry& entry, const PlanOrdered& order);
 

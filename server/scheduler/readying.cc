@@ -11,6 +11,8 @@
 #include "server/data/prompts.h"
 #include "server/data/sources.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
+#include "server/job/job_ref.h"
 #include "server/job/log.h"
 #include "server/job/transient.h"
 #include "server/node/attempt_files.h"
@@ -90,16 +92,17 @@ absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const ReadyFor& who
 }
 
 // From its own newest checkpoint; a job that extends another, and has none, from that one's.
-absl::StatusOr<std::optional<CheckpointRecord>> WhereToGoOn(const ReadyWork& work) {
+absl::StatusOr<std::optional<CheckpointRecord>> WhereToGoOn(const ReadyWork& work,
+                                                            const JobIndex& index) {
   const v1::Job& job = work.record.job;
   if (job.epoch() > 0) {
     ASSIGN_OR_RETURN(CheckpointScan scan,
-                     FindNewest(job.id(), CheckpointsDir(work.state_dir, job.id())));
+                     FindNewest(KeyOf(job), CheckpointsDir(work.state_dir, KeyOf(job))));
     if (scan.newest) return std::move(scan.newest);
   }
   if (job.extends_step() == 0) return std::nullopt;
-  return FindAt(job.parent_job(), CheckpointsDir(work.state_dir, job.parent_job()),
-                job.extends_step());
+  ASSIGN_OR_RETURN(const JobPtr parent, index.Search(ParentOf(job), DaemonPrincipal()));
+  return FindAt(KeyOf(*parent), CheckpointsDir(work.state_dir, KeyOf(*parent)), job.extends_step());
 }
 
 // Whose prepared data would be the same, were prepared at once for nothing.
@@ -136,7 +139,7 @@ absl::StatusOr<ReadyResult> MakeReady(const ReadyWork& work, const ReadyFor& who
   RETURN_IF_ERROR(CheckFits(work.devices, ready.checked, lengths));
   ASSIGN_OR_RETURN(ready.plans, PlansByShare(work.devices, ready.checked, lengths));
   ready.checked.program = nullptr;  // Planned: nothing needs it any more, and it is large.
-  ASSIGN_OR_RETURN(result.resume, WhereToGoOn(work));
+  ASSIGN_OR_RETURN(result.resume, WhereToGoOn(work, index));
   // What its inputs gave is in the spec; it still begins with it.
   if (prepared && !result.resume) {
     const JobOrigins origins(index, work.state_dir, OwnerOf(record.job));
@@ -188,11 +191,11 @@ void Readying::OnTick() {
 
 void Readying::Await(const Entry& entry) {
   look_at_unready_ = true;
-  unready_.Add(KeyOf(entry.record), LimitedUserOf(entry));
+  unready_.Add(PlaceInLine(entry.record), LimitedUserOf(entry));
 }
 
 void Readying::Forget(const Entry& entry) {
-  unready_.Remove(KeyOf(entry.record), LimitedUserOf(entry));
+  unready_.Remove(PlaceInLine(entry.record), LimitedUserOf(entry));
 }
 
 // Until a pool takes no more, or of a user no more: the rest is for the next tick.
@@ -225,7 +228,7 @@ Unready::Answer Readying::GetReadyIfDue(const std::string& id) {
 
 // Slow: on a pool. Answers through the inbox, unless the job has gone meanwhile.
 void Readying::GetReady(Entry& entry) {
-  const std::string id = entry.id();
+  const std::string id = entry.key();
   if (core_.in_hand.IsSuspect(id)) {
     const absl::Status held = core_.Apply(entry, HeldBack{HeldReason()}).status();
     if (!held.ok()) return spdlog::error("job {}: {}", id, held.message());
@@ -365,7 +368,7 @@ void Readying::GiveUp(Entry& entry, const absl::Status& why) {
 }
 
 void Readying::StartOver(Entry& entry, const absl::Status& why) {
-  spdlog::error("job {}: {}", entry.id(), why.message());
+  spdlog::error("job {}: {}", entry.key(), why.message());
   entry.readiness.TryAgain(SinceBoot());
   Await(entry);
 }
@@ -381,7 +384,7 @@ bool Readying::Hold(Entry& entry, const absl::Status& why) {
   Await(entry);
   entry.record.job.set_reason(absl::StrCat("is held: ", why.message(), "; tries again in ",
                                            absl::ToInt64Seconds(pause), " s"));
-  spdlog::warn("job {}: {}", entry.id(), entry.record.job.reason());
+  spdlog::warn("job {}: {}", entry.key(), entry.record.job.reason());
   if (entry.state() == v1::Job::STATE_QUEUED) core_.admission.Enqueue(entry);
   core_.Show(entry);
   return true;

@@ -12,8 +12,10 @@
 #include "proto/snug/status_macros.h"
 #include "server/failpoint.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
 #include "server/job/job_ref.h"
 #include "server/job/log.h"
+#include "server/job/names.h"
 #include "server/node/attempt_files.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/trash.h"
@@ -29,8 +31,8 @@ struct Answer {
   absl::StatusOr<std::string> folder = Draining();
 };
 
-bool RefersTo(const v1::Job& job, const std::string& id) {
-  return job.parent_job() == id || BeginsWith(job.spec(), id);
+bool RefersTo(const v1::Job& other, const v1::Job& job) {
+  return ParentOf(other) == JobName(job) || BeginsWith(other, job);
 }
 
 // Under another name, so that what a crash leaves is no checkpoint; the next sweep finds none, and
@@ -60,19 +62,18 @@ absl::StatusOr<std::string> Removal::TakeAway(const std::string& job, Leaving wh
   return answer->folder;
 }
 
-absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& id, Leaving what) const {
+absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& key, Leaving what) const {
   const std::string& state_dir = core_.settings.state_dir;
   if (core_.draining) return Draining();
   if (core_.creating > 0)  // What may refer to it, and is not among the entries yet.
     return absl::UnavailableError("a new job is on its way into the store");
-  ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
-  if (job->id() != id) return JobNotFound(id);
-  if (!IsTerminal(job->state())) return WrongState(id, "remove", EnumWord(job->state()));
+  ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(key));
+  if (!IsTerminal(job->state())) return WrongState(key, "remove", EnumWord(job->state()));
   for (const auto& [other, entry] : core_.entries)
-    if (RefersTo(entry->record.job, id))
-      return WrongState(id, "remove", absl::StrCat("what job \"", other, "\" refers to"));
+    if (RefersTo(entry->record.job, *job))
+      return WrongState(key, "remove", absl::StrCat("what job \"", other, "\" refers to"));
   if (what == Leaving::kJob) return TakeJob(*job);
-  if (what == Leaving::kCheckpoints) return MoveCheckpointsAside(CheckpointsDir(state_dir, id));
+  if (what == Leaving::kCheckpoints) return MoveCheckpointsAside(CheckpointsDir(state_dir, key));
   return std::string();
 }
 
@@ -80,16 +81,16 @@ absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& id, Leaving w
 // next start.
 absl::StatusOr<std::string> Removal::TakeJob(const v1::Job& job) const {
   const std::string& state_dir = core_.settings.state_dir;
-  ASSIGN_OR_RETURN(std::string aside, MoveToTrash(state_dir, job.id()));
-  Change change{.deleted = job.id()};
+  ASSIGN_OR_RETURN(std::string aside, MoveToTrash(state_dir, KeyOf(job)));
+  Change change{.deleted = KeyOf(job)};
   change.events.push_back(
-      {.job = job.id(), .from = job.state(), .reason = kDeleted, .wall_us = WallMicros()});
+      {.job = KeyOf(job), .from = job.state(), .reason = kDeleted, .wall_us = WallMicros()});
   const absl::Status committed = core_.store.Commit(change);
   if (!committed.ok()) {
     PutBack(state_dir, aside);
     return committed;
   }
-  spdlog::info("job {}: deleted", job.id());
+  spdlog::info("job {}: deleted", KeyOf(job));
   core_.metrics.CountJobs(job.state(), -1);
   return aside;
 }

@@ -72,10 +72,9 @@ absl::Status Scheduler::Load() {
           absl::StrCat("the store has an open attempt of job ", attempt.job, ", which has none"));
     core_.attempts.Adopt(*entry, std::move(attempt));
   }
-  for (const std::string& gone : SortTrash(core_.settings.state_dir, [this](const std::string& id) {
-         const absl::StatusOr<JobRecord> job = core_.store.FindJob(id);
-         return job.ok() && job->id() == id;
-       }))
+  for (const std::string& gone :
+       SortTrash(core_.settings.state_dir,
+                 [this](const std::string& job) { return core_.store.FindJob(job).ok(); }))
     core_.pool.Post([gone] { EmptyTrash(gone); });
   for (const DrainRecord& drain : state.drains) core_.drained[drain.device] = drain;
   for (const Reservation& promise : state.reservations) {
@@ -100,7 +99,7 @@ void Scheduler::LoadEntries(StoredState& state) {
     entry->counted_steps = entry->record.job.progress().global_step();
     entry->counted_tokens = entry->record.job.progress().num_tokens();
     entry->retry_cause = entry->record.job.reason();
-    const auto plans = state.plans.find(state.plans_of[entry->id()]);
+    const auto plans = state.plans.find(state.plans_of[entry->key()]);
     // After an attempt there may be a checkpoint to go on from, which is to be looked at again.
     const bool runs = HasAttempt(entry->state());  // When it ends, its checkpoints are looked at.
     const v1::Job& job = entry->record.job;
@@ -113,9 +112,9 @@ void Scheduler::LoadEntries(StoredState& state) {
       core_.readying.Await(*entry);
     if (entry->state() == v1::Job::STATE_QUEUED) {
       core_.admission.Enqueue(*entry);
-      core_.metrics.Queued(entry->id(), QueuedSince(entry->record.job));
+      core_.metrics.Queued(entry->key(), QueuedSince(entry->record.job));
     }
-    const std::string id = entry->id();
+    const std::string id = entry->key();
     core_.tenant_use.Enter(job.owner());
     core_.entries[id] = std::move(entry);
   }

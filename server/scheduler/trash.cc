@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 std::string JobOf(const std::string& aside) {
   const std::string name = fs::path(aside).filename().string();
-  return name.substr(0, name.find('.'));
+  return name.substr(0, name.rfind('.'));
 }
 
 }  // namespace

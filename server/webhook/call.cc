@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "google/protobuf/util/time_util.h"
 #include "proto/snug/enum_words.h"
+#include "server/job/job_key.h"
 
 namespace snug::server {
 namespace {
@@ -63,7 +64,7 @@ WebhookCall CallOf(const v1::Job& job, const std::string& key, absl::Time now) {
                      {"timestamp", TimeUtil::ToString(job.end_time())},
                      {"data", DataOf(job)}};
   WebhookCall call{.body = body.dump(-1, ' ', false, json::error_handler_t::replace)};
-  const std::string id = absl::StrCat("msg_", job.id());
+  const std::string id = absl::StrCat("msg_", KeyOf(job));
   const std::string seconds = absl::StrCat(absl::ToUnixSeconds(now));
   const std::string signature = HmacSha256(key, absl::StrCat(id, ".", seconds, ".", call.body));
   call.headers = {{"webhook-id", id},

@@ -56,7 +56,8 @@ TEST(JsonTest, AJobAlwaysShowsItsFields) {
   "labels": {},
   "parent_job": "",
   "keep": false,
-  "extends_step": "0"
+  "extends_step": "0",
+  "key": ""
 }
 )");
 }

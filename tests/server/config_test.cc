@@ -85,13 +85,15 @@ TEST_F(ConfigTest, EveryOtherSettingHasADefault) {
 // file's.
 TEST_F(ConfigTest, FlagsAreOverTheFileIsOverTheDefaults) {
   const std::string file = File(
-      "state_dir: /a\nsocket: /b\nmetrics_port: 7\n"
+      "state_dir: /a\nsocket: /b\nmetrics_port: 7\nroots: [/data, /models]\n"
       "devices: [{name: 'cpu:0', capacity: 1GiB}, {name: 'cpu:1', capacity: 1GiB}]\n");
   v1::DaemonConfig config = Read({"--config", file}).value();
   EXPECT_EQ(config.state_dir(), "/a");
   EXPECT_EQ(config.socket(), "/b");
   EXPECT_EQ(config.metrics_port(), 7);
   EXPECT_EQ(config.devices_size(), 2);
+  ASSERT_EQ(config.roots_size(), 2);
+  EXPECT_EQ(config.roots(1), "/models");
   config = Read({"--config", file, "--state-dir", "/c", "--socket", "/d", "--metrics-port", "0",
                  "--device", "cpu:0=2GiB"})
                .value();
@@ -147,6 +149,9 @@ TEST_F(ConfigTest, AnAddressNeedsACertificateAndItsKey) {
   EXPECT_EQ(config.listen(1).address(), "d:4");
   EXPECT_EQ(config.listen(1).tls_cert(), "x");
   EXPECT_EQ(config.listen(1).tls_ca(), "");
+  const std::vector<std::string> line = {"--listen",  "e:5", "--tls-cert", "x",
+                                         "--tls-key", "y",   "--tls-ca",   "z"};
+  EXPECT_EQ(Read(line).value().listen(0).tls_ca(), "z");
 }
 
 TEST_F(ConfigTest, TenantsAreRefusedBySetting) {

@@ -9,6 +9,7 @@ import functools
 import multiprocessing
 import os
 import pathlib
+import re
 import signal
 import socket
 import struct
@@ -96,6 +97,32 @@ class QueueTest(unittest.TestCase):
         for name in more:
             daemon.wait_state(name, "SUCCEEDED")
         self.assertEqual(daemon.json("doctor").get("findings", []), [])
+
+
+class RoundsTest(unittest.TestCase):
+    """Who runs next is decided when something has changed, and at most once in 10 ms."""
+
+    def rounds(self, daemon):
+        return int(re.search(r"snug_scheduler_round_seconds_count (\d+)", daemon.metrics())[1])
+
+    def test_a_burst_is_a_few_rounds_and_rest_is_none(self):
+        daemon = FakeDaemon(settings=ONE_AT_A_TIME)
+        self.addCleanup(daemon.close)
+        daemon.wait_state(daemon.submit_script(ENDLESS), "RUNNING")
+        create = api.request("CreateJob", spec=api.spec_of(daemon, "steps=1"))
+        before, begin = self.rounds(daemon), time.monotonic()
+        ids = [job["id"] for job in at_once(daemon.socket, "CreateJob", [create] * 400)]
+        daemon.wait_state(ids[-1], "QUEUED")
+        cancels = [api.request("CancelJob", id=name) for name in ids[200:]]
+        at_once(daemon.socket, "CancelJob", cancels)
+        took = time.monotonic() - begin
+        made = self.rounds(daemon) - before
+        self.assertGreater(made, 0)
+        self.assertLess(made, 100 * took + 2)
+        time.sleep(1)
+        resting = self.rounds(daemon)
+        time.sleep(3)
+        self.assertLessEqual(self.rounds(daemon) - resting, 1)
 
 
 class CrowdsTest(unittest.TestCase):

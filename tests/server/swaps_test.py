@@ -138,6 +138,60 @@ class SwapsTest(unittest.TestCase):
         self.daemon.wait_state(self.daemon.submit_script("steps=2"), "SUCCEEDED")
 
 
+class PrepareMemoryTest(unittest.TestCase):
+    """As many datasets are prepared at a time as `prepare.total_memory` has room for."""
+
+    def test_the_budget_says_how_many(self):
+        limits = f"timeout_seconds: {LIMIT_S}, memory: 2GiB, total_memory: 8GiB"
+        daemon = FakeDaemon(settings=f"prepare: {{{limits}}}\n")
+        self.addCleanup(daemon.close)
+        endless = Endless(daemon)
+        names = [endless.submit(str(number)) for number in range(6)]
+        wait_for(lambda: len(endless.preparing()) == 4, "four to be prepared")
+        most = 0
+        while daemon.job(names[-1])["state"] == "PREPARING":
+            most = max(most, len(endless.preparing()))
+            time.sleep(0.1)
+        self.assertEqual(most, 4)
+        for name in names:
+            self.assertEqual(daemon.wait_state(name, "FAILED")["error"]["reason"], "PREPARE_LIMIT")
+
+
+class BracketsTest(unittest.TestCase):
+    """A tokenizer.json that is nested without end."""
+
+    def setUp(self):
+        self.daemon = FakeDaemon(settings=SETTINGS)
+        self.addCleanup(self.daemon.close)
+        write_tokenizer(self.daemon.jobs / "model")
+        self.rows = self.daemon.jobs / "texts.jsonl"
+        self.rows.write_text('{"text": "a cat sat"}\n' * 8)
+
+    def swap(self):
+        path = self.daemon.jobs / "model/tokenizer.json"
+        path.with_suffix(".new").write_bytes(b"[" * (200 << 20))
+        path.with_suffix(".new").rename(path)
+
+    def test_neither_a_check_nor_a_job_harms_the_daemon(self):
+        words = ("--no-check", f"dataset={self.rows}", "training.max_steps=1")
+        file = self.daemon.job_file()
+        held = Endless(self.daemon).hold_all()
+        swapped = self.daemon.submit(file, *words)
+        self.swap()
+        done = self.daemon.run("submit", file, f"dataset={self.rows}", code=1)
+        self.assertIn("tokenizer.json", done.stderr)
+        error = self.daemon.wait_state(swapped, "FAILED")["error"]
+        self.assertIn("tokenizer.json", error["message"])
+        for name in held:
+            self.daemon.wait_state(name, "FAILED")
+        self.assertIsNone(self.daemon.process.poll())
+        self.daemon.kill()
+        self.daemon.start()
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            (self.daemon.jobs / "model" / name).unlink()
+        self.daemon.wait_state(self.daemon.submit_script("steps=2"), "SUCCEEDED")
+
+
 class TenantSwapsTest(unittest.TestCase):
     SHARDS = 70  # More than the daemon keeps open of a dataset.
 

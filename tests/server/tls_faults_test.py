@@ -16,7 +16,18 @@ import grpc
 from tests.harness import api
 from tests.harness.daemon import wait_for
 from tests.server.tls_test import ENDLESS, Site
-from tests.server.wire_test import DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, frame, literal
+from tests.server.wire_test import (
+    DATA,
+    END_HEADERS,
+    ENDLESS_HEADER,
+    HEADERS,
+    MORE_OF_IT,
+    PING,
+    PREFACE,
+    SETTINGS,
+    frame,
+    literal,
+)
 
 LONG = "SNUG_FAULT_LONG" in os.environ
 HANDSHAKES = 500
@@ -273,6 +284,44 @@ class SlowTest(SiteTest):
             stop.set()
             drip.join()
         self.site.ok("list", token=self.user)
+
+    # A stranger's header is read for a moment, and his address has to wait; others have not.
+    def test_f53_a_header_that_never_ends(self):
+        trust = ssl.create_default_context(cafile=self.site.authority.certificate)
+        trust.set_alpn_protocols(["h2"])
+
+        def stranger(address):
+            plain = socket.create_connection(self.place(), 30, (address, 0))
+            self.addCleanup(plain.close)
+            peer = trust.wrap_socket(plain, server_hostname="127.0.0.1")
+            self.addCleanup(peer.close)
+            return peer
+
+        flood = stranger("127.0.0.2")
+        quiet = stranger("127.0.0.3")
+        quiet.sendall(PREFACE + frame(SETTINGS))
+        flood.sendall(PREFACE + frame(SETTINGS) + ENDLESS_HEADER)
+        sent, begin = 0, time.monotonic()
+        with self.assertRaises(OSError):
+            while time.monotonic() - begin < 30:
+                flood.sendall(MORE_OF_IT * 4)
+                sent += len(MORE_OF_IT) * 4
+        self.assertLess(time.monotonic() - begin, 5)
+        self.assertIn("and nobody who was let in", self.site.daemon.log.read_text())
+        with self.assertRaises(OSError):
+            stranger("127.0.0.2")
+        quiet.settimeout(10)
+        quiet.sendall(frame(PING, b"stranger"))
+        heard = b""
+        while b"stranger" not in heard:  # Comes back with the answer.
+            heard += quiet.recv(4096) or self.fail("it was closed")
+        # One who was let in sends as much as he likes.
+        call = api.raw(self.channel(self.user), "ListJobs")
+        request = api.request("ListJobs", display_name="x" * (200 << 10))
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            call(request, timeout=60)
+            time.sleep(0.05)  # He may make 50 calls a second.
 
 
 class CanariesTest(SiteTest):

@@ -325,24 +325,40 @@ except SnugError as error:
             for token in (self.user, self.viewer, self.red, self.operator):
                 self.assertNotIn(token.split("_")[2], path.read_text())
 
-    # Ids are of all tenants together; whose the other job is, nobody is told.
+    def rerun(self, name, token, job_id):
+        """RerunJob of that job under an id of one's own choice."""
+        with self.channel(token) as to:
+            rerun = to.unary_unary("/snug.v1.FineTuning/RerunJob")
+            request = b"\x0a" + bytes([len(name)]) + name.encode()
+            rerun(request + b"\x12" + bytes([len(job_id)]) + job_id.encode(), timeout=60)
+
+    # F-58
     def test_two_tenants_choose_one_id(self):
-        said = []
-        for tenant, token in (("blue", self.user), ("red", self.red)):
+        callers = (("blue", self.user), ("red", self.red))
+        for tenant, token in callers:
             name = self.submitted("steps=1", tenant, token)
             self.site.ended(name, "SUCCEEDED", token)
-            with self.channel(token) as to:
-                rerun = to.unary_unary("/snug.v1.FineTuning/RerunJob")
-                request = bytes([0x0A, len(name)]) + name.encode() + b"\x12\x07same-id"
-                try:
-                    rerun(request, timeout=60)
-                    said.append("")
-                except grpc.RpcError as error:
-                    self.assertEqual(error.code(), grpc.StatusCode.ALREADY_EXISTS)
-                    said.append(error.details())
-        self.assertEqual(said[0], "")
-        self.assertIn("same-id", said[1])
-        self.assertNotIn("blue", said[1])
+            self.rerun(name, token, "same-id")
+            with self.assertRaises(grpc.RpcError) as refused:
+                self.rerun(name, token, "same-id")
+            self.assertEqual(refused.exception.code(), grpc.StatusCode.ALREADY_EXISTS)
+            self.assertIn("same-id", refused.exception.details())
+        for tenant, token in callers:
+            self.site.ended("same-id", "SUCCEEDED", token)
+            job = self.site.ok("get", "same-id", token=token)
+            self.assertEqual((job["id"], job["key"]), ("same-id", f"same-id.{tenant}"))
+            self.assertEqual(job["name"], f"tenants/{tenant}/jobs/same-id")
+            folder = self.site.folder / f"out-{tenant}"
+            self.site.run("download", "same-id", folder, token=token)
+            self.assertTrue((folder / "adapter_config.json").exists())
+        # Who sees both and has neither is asked which one he means; a name says it.
+        asked = self.site.daemon.run("get", "same-id", code=1)
+        self.assertIn("tenants/TENANT/jobs/same-id", asked.stderr)
+        red = self.site.ok("get", "tenants/red/jobs/same-id", token=self.operator)
+        self.assertEqual(red["owner"], "tenant:red")
+        self.site.ok("delete", "same-id", token=self.user)
+        self.assertEqual(self.site.reason("get", "same-id", token=self.user), "JOB_NOT_FOUND")
+        self.assertEqual(self.site.ok("get", "same-id", token=self.red)["state"], "SUCCEEDED")
 
     # F-51
     def test_one_address_cannot_have_all_connections(self):

@@ -46,6 +46,9 @@ REQUEST = (
     + literal(b":path", b"/snug.v1.FineTuning/ListJobs")
     + literal(b":authority", b"x")
 )
+# Of a value of 64 MiB.
+ENDLESS_HEADER = frame(HEADERS, REQUEST + b"\x00\x01x\x7f\x80\x80\x80\x20", 1)
+MORE_OF_IT = frame(CONTINUATION, b"v" * 16_384, 1)
 
 
 class WireTest(unittest.TestCase):
@@ -110,9 +113,7 @@ class WireTest(unittest.TestCase):
 
     # gRPC puts the string together anew with each frame. Others are answered meanwhile.
     def test_f53_a_header_that_never_ends(self):
-        begin = b"\x00\x01x\x7f\x80\x80\x80\x20"  # Of a value of 64 MiB.
-        more = frame(CONTINUATION, b"v" * 16_384, 1)
-        parts = [frame(HEADERS, REQUEST + begin, 1), *[more * 16] * 16]
+        parts = [ENDLESS_HEADER, *[MORE_OF_IT * 16] * 16]
         flood = threading.Thread(target=self.say, args=(PREFACE + frame(SETTINGS), *parts))
         flood.start()
         for _ in range(3):

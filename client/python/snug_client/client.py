@@ -160,7 +160,7 @@ class Client:
             stream = self._stub.WatchJob(service_pb2.WatchJobRequest(id=job))
             try:
                 for snapshot in stream:
-                    give_up, heard, job = None, True, snapshot.id
+                    give_up, heard, job = None, True, snapshot.name or snapshot.id
                     yield snapshot
                     # The stream's own end is awaited: a call that is cancelled while the
                     # interpreter exits may hold grpcio's locks for ever.

@@ -25,7 +25,7 @@ def export_metrics(
     if to not in WRITERS:
         known = ", ".join(sorted(WRITERS))
         raise SnugError(f"to must be one of {known}, not {to!r}", code="INVALID_ARGUMENT")
-    runs = [Run(job, list(client.metrics(job.id))) for job in _each_once(client, jobs)]
+    runs = [Run(job, list(client.metrics(job.name or job.id))) for job in _each_once(client, jobs)]
     for run in runs:
         if not run.lines:
             raise SnugError(f"{run.job.id} has done no step yet", code="FAILED_PRECONDITION")
@@ -35,7 +35,7 @@ def export_metrics(
 def _each_once(client, jobs):
     """Jobs in the order they were named; one that is named twice is there once."""
     found = [client.get(job) for job in jobs]
-    return list({job.id: job for job in found}.values())
+    return list({job.name or job.id: job for job in found}.values())
 
 
 def _arguments(words):

@@ -51,7 +51,7 @@ export function deviceBar(device) {
     const own = Math.max(0, Number(promise.counted_bytes || 0) - Number(promise.shared_bytes || 0));
     const name = promise.job || "a job of somebody else";
     parts.push(draw("rect",
-      { x: left, width, height: 26, fill: colourOf(name), stroke: "var(--paper)" },
+      { x: left, width, height: 26, fill: colourOf(promise.job_name || name), stroke: "var(--paper)" },
       title(`${name}: ${bytes(promise.reserved_bytes)} reserved, ` +
         `${bytes(promise.predicted_bytes)} predicted, ${bytes(promise.counted_bytes)} counted`)));
     const at = left + Math.min(width, own * scale);
@@ -91,7 +91,7 @@ export function timeline(devices, jobs, now) {
       const below = ends.reduce((sum, each) => sum + each[1], 0);
       ends.push([end, height]);
       parts.push(draw("rect", { x: x(start), y: Math.max(top, top + LANE - below - height), height,
-        width: Math.max(1.5, x(end) - x(start)), fill: colourOf(job.id) },
+        width: Math.max(1.5, x(end) - x(start)), fill: colourOf(job.name || job.id) },
       title(`${job.id}: ${new Date(start).toLocaleString()}, ${bytes(share * capacity)}`)));
     }
   });

@@ -2,7 +2,7 @@
 import { bytes, deviceBar, lossCurve, memoryBars, timeline } from "./charts.js";
 
 const at = (id) => document.getElementById(id);
-const jobs = new Map();  // By id, as the daemon last told.
+const jobs = new Map();  // By key, as the daemon last told.
 const rows = new Map();  // Of the table, by the same.
 const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
 let server = {}, chosen = null, dirty = false;
@@ -54,25 +54,31 @@ function rowOf(job) {
   row.append(name, node("td", job.state, job.state), node("td", job.device || ""), progressOf(job),
     node("td", Number.isFinite(loss) ? loss.toPrecision(4) : "", "number"),
     node("td", used, "number"), node("td", memory.plan || ""));
-  row.addEventListener("click", () => choose(job.id));
-  row.classList.toggle("chosen", job.id === chosen);
+  row.addEventListener("click", () => choose(job.key));
+  row.classList.toggle("chosen", job.key === chosen);
   return row;
 }
 
 function isShown(job) {
   const words = at("filter").value.toLowerCase().split(/\s+/);
-  const text = [job.id, job.display_name, job.state, job.device].join(" ").toLowerCase();
+  const text = [spelled(job), job.display_name, job.state, job.device].join(" ").toLowerCase();
   return words.every((word) => text.includes(word)) &&
     !(at("live").checked && ENDED.has(job.state));
 }
 
 function filter() {
   let shown = 0;
-  for (const [id, row] of rows) {
-    row.hidden = !isShown(jobs.get(id));
+  for (const [key, row] of rows) {
+    row.hidden = !isShown(jobs.get(key));
     shown += row.hidden ? 0 : 1;
   }
   at("count").textContent = `${shown} of ${jobs.size}`;
+}
+
+// ID.TENANT: an id alone may be that of several tenants' jobs.
+function spelled(job) {
+  const tenant = (job?.name || "").split("/")[1];
+  return tenant ? `${job.id}.${tenant}` : job?.id;
 }
 
 function newestFirst(a, b) {
@@ -82,28 +88,29 @@ function newestFirst(a, b) {
 function takeJobs(changed) {
   let isNew = false;
   for (const job of changed) {
-    jobs.set(job.id, job);
-    const row = rowOf(job), before = rows.get(job.id);
+    job.key ||= job.id;
+    jobs.set(job.key, job);
+    const row = rowOf(job), before = rows.get(job.key);
     if (before) before.replaceWith(row);
     isNew ||= !before;
-    rows.set(job.id, row);
+    rows.set(job.key, row);
   }
   if (isNew) {
     const order = [...jobs.values()].sort(newestFirst);
-    at("jobs").replaceChildren(...order.map((job) => rows.get(job.id)));
+    at("jobs").replaceChildren(...order.map((job) => rows.get(job.key)));
   }
   filter();
   dirty = true;
   const linked = decodeURIComponent(location.hash.slice(1));
   if (chosen === null && jobs.has(linked)) choose(linked);
-  if (changed.some((job) => job.id === chosen)) drawDetails();
+  if (changed.some((job) => job.key === chosen)) drawDetails();
 }
 
-function dropJobs(ids) {
-  for (const id of ids) {
-    rows.get(id)?.remove();
-    rows.delete(id);
-    jobs.delete(id);
+function dropJobs(keys) {
+  for (const key of keys) {
+    rows.get(key)?.remove();
+    rows.delete(key);
+    jobs.delete(key);
   }
   filter();
   dirty = true;
@@ -120,26 +127,26 @@ function fill(id, content) {
   at(id).replaceChildren(content);
 }
 
-function choose(id) {
+function choose(key) {
   rows.get(chosen)?.classList.remove("chosen");
-  chosen = id;
-  history.replaceState(null, "", `#${id}`);  // A link to the job.
+  chosen = key;
+  history.replaceState(null, "", `#${key}`);  // A link to the job.
   rows.get(chosen)?.classList.add("chosen");
   for (const part of ["curve", "memory", "plans"]) at(part).replaceChildren();
   drawDetails();
-  drawPlans(id);
+  drawPlans(key);
   at("details").hidden = false;
   at("details").scrollIntoView({ behavior: "smooth" });
 }
 
 async function drawDetails() {
-  const id = chosen;
-  at("details-title").textContent = id;
-  at("reason").textContent = jobs.get(id)?.reason || "";
+  const key = chosen, place = `api/jobs/${spelled(jobs.get(key))}`;
+  at("details-title").textContent = jobs.get(key)?.id || key;
+  at("reason").textContent = jobs.get(key)?.reason || "";
   try {
-    const job = JSON.parse(await ask(`api/jobs/${id}`));
-    const history = JSON.parse(await ask(`api/jobs/${id}/metrics`));
-    if (id !== chosen) return;
+    const job = JSON.parse(await ask(place));
+    const history = JSON.parse(await ask(`${place}/metrics`));
+    if (key !== chosen) return;
     fill("curve", lossCurve(history.series || []) || node("p", "No step has been done yet."));
     const parts = Object.entries(job.plan?.memory || {})
       .filter(([name, count]) => name.endsWith("_bytes") && Number(count) > 0)
@@ -147,19 +154,19 @@ async function drawDetails() {
     fill("memory", job.plan ? memoryBars(job.memory || {}, parts)
       : node("p", "It has no plan yet."));
   } catch (error) {
-    if (id === chosen) fill("curve", node("p", error.message, "trouble"));
+    if (key === chosen) fill("curve", node("p", error.message, "trouble"));
   }
 }
 
-async function drawPlans(id) {
+async function drawPlans(key) {
   try {
-    const answer = JSON.parse(await ask(`api/jobs/${id}/plans`));
-    if (id !== chosen) return;
+    const answer = JSON.parse(await ask(`api/jobs/${spelled(jobs.get(key))}/plans`));
+    if (key !== chosen) return;
     const table = node("table"), head = node("tr");
     for (const name of ["Plan", "Peak", "Host", "Seconds per step", "Fidelity"])
       head.append(node("th", name));
     table.append(head);
-    const name = jobs.get(id)?.memory?.plan || answer.plans?.[answer.chosen || 0]?.name;
+    const name = jobs.get(key)?.memory?.plan || answer.plans?.[answer.chosen || 0]?.name;
     for (const plan of answer.plans || []) {
       const row = node("tr", "", plan.name === name ? "in-force" : "");
       row.append(node("td", plan.name), node("td", bytes(plan.peak_bytes), "number"),
@@ -170,7 +177,7 @@ async function drawPlans(id) {
     }
     fill("plans", answer.refusal ? node("p", answer.refusal, "trouble") : table);
   } catch (error) {
-    if (id === chosen) fill("plans", node("p", error.message, "trouble"));
+    if (key === chosen) fill("plans", node("p", error.message, "trouble"));
   }
 }
 

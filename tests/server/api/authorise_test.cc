@@ -16,6 +16,7 @@
 #include "server/artifact/job_origins.h"
 #include "server/grpc/peers.h"
 #include "server/job/errors.h"
+#include "server/job/job_key.h"
 #include "snug/v1/service.pb.h"
 
 namespace snug::server {
@@ -114,6 +115,36 @@ class RolesTest : public testing::Test {
   JobIndex index_;
   int64_t order_ = 0;
 };
+
+// F-58. A name is of one job alone; an id is of the caller's own tenant first.
+TEST_F(RolesTest, OneIdOfTwoTenantsIsTwoJobs) {
+  for (const char* tenant : {"default", "blue", "red"}) {
+    JobRecord record;
+    record.order = ++order_;
+    record.job.set_id("tune");
+    record.job.set_owner(absl::StrCat("tenant:", tenant));
+    record.job.set_key(KeyFor(tenant, "tune"));
+    index_.Put(record);
+  }
+  const auto found = [&](const Principal& who, const char* job) {
+    const absl::StatusOr<std::string> key = Authorise(who, "GetJob", job, index_);
+    return key.ok() ? *key : ReasonOf(key.status());
+  };
+  const Principal user = Blue(v1::Token::ROLE_USER);
+  EXPECT_EQ(found(user, "tune"), "tune.blue");
+  EXPECT_EQ(found(user, "tenants/blue/jobs/tune"), "tune.blue");
+  EXPECT_EQ(found(user, "tune.blue"), "tune.blue");
+  for (const char* foreign : {"tenants/red/jobs/tune", "tenants/default/jobs/tune", "tune.red"})
+    EXPECT_EQ(found(user, foreign), "JOB_NOT_FOUND");
+  EXPECT_EQ(found(DaemonPrincipal(), "tune"), "tune");
+  Principal third = Blue(v1::Token::ROLE_OPERATOR);
+  third.tenant = "ops";
+  EXPECT_EQ(found(third, "tune"), "JOB_AMBIGUOUS");
+  EXPECT_EQ(found(third, "tenants/red/jobs/tune"), "tune.red");
+  EXPECT_EQ(found(third, "tenants/default/jobs/tune"), "tune");
+  EXPECT_EQ(found(third, "tune.default"), "tune");
+  EXPECT_EQ(found(third, "tune.re"), "JOB_NOT_FOUND");
+}
 
 constexpr const char* kBlues = "of-1";
 constexpr const char* kReds = "of-2";

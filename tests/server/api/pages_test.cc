@@ -172,6 +172,27 @@ TEST(JobPagesTest, APageOfLargeJobsIsOfAtMostThreeMegabytes) {
   EXPECT_EQ(ListPage(request, DaemonPrincipal(), tokens, index).value().jobs_size(), 40);
 }
 
+// From a moment on, and until another, which is not among them.
+TEST(JobPagesTest, AListIsOfAStretchOfTime) {
+  JobIndex index;
+  for (int second = 1; second <= 5; ++second) {
+    JobRecord record;
+    record.order = second;
+    record.job.set_id(absl::StrCat("job-", second));
+    record.job.set_state(v1::Job::STATE_QUEUED);
+    record.job.mutable_create_time()->set_seconds(second);
+    index.Put(record);
+  }
+  v1::ListJobsRequest request;
+  request.mutable_created_from()->set_seconds(2);
+  request.mutable_created_until()->set_seconds(4);
+  std::vector<std::string> ids;
+  const PageTokens tokens;
+  const v1::ListJobsResponse page = ListPage(request, DaemonPrincipal(), tokens, index).value();
+  for (const v1::Job& job : page.jobs()) ids.push_back(job.id());
+  EXPECT_EQ(ids, (std::vector<std::string>{"job-3", "job-2"}));
+}
+
 TEST(MasksTest, WhatIsWantedOfAField) {
   google::protobuf::FieldMask mask;
   EXPECT_TRUE(Wants(mask, "spec"));

@@ -165,8 +165,7 @@ TEST_F(ServiceTest, UnknownJobIsNotFoundWithItsName) {
   v1::Job job;
   const grpc::Status status = stub_->GetJob(&context, request, &job);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
-  EXPECT_EQ(DetailOf<google::rpc::ResourceInfo>(status).resource_name(),
-            "tenants/default/jobs/nobody");
+  EXPECT_EQ(DetailOf<google::rpc::ResourceInfo>(status).resource_name(), "jobs/nobody");
 }
 
 // A budget below the smallest plan is refused when the job is submitted, with the bytes it would

@@ -143,9 +143,15 @@ TEST_F(JobOriginsTest, TheWholeIdsAreWrittenIntoASpec) {
   EXPECT_EQ(NameOrigins(origins_, spec), JobNotFound("tenants/red/jobs/full-1"));
   spec.set_model("full-1/checkpoints/4");
   EXPECT_EQ(spec.lora().init_adapter(), "lora-1");
-  EXPECT_TRUE(BeginsWith(spec, "full-1"));
-  EXPECT_TRUE(BeginsWith(spec, "lora-1"));
-  EXPECT_FALSE(BeginsWith(spec, "lora"));
+  v1::Job job;
+  *job.mutable_spec() = spec;
+  EXPECT_TRUE(BeginsWith(job, *index_.Find("full-1").value()));
+  EXPECT_TRUE(BeginsWith(job, *index_.Find("lora-1").value()));
+  v1::Job another = *index_.Find("full-1").value();
+  another.set_id("full-2");
+  EXPECT_FALSE(BeginsWith(job, another));
+  job.set_owner("tenant:red");  // Whose jobs of these ids would be others.
+  EXPECT_FALSE(BeginsWith(job, *index_.Find("full-1").value()));
   spec.set_model("/models/full-1");
   EXPECT_TRUE(NameOrigins(origins_, spec).ok());
   EXPECT_EQ(spec.model(), "/models/full-1");

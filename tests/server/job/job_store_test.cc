@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "server/job/job_ref.h"
 #include "server/job/schema.h"
 #include "server/job/store_rows.h"
 #include "tests/server/job/store_fixture.h"
@@ -223,7 +224,7 @@ TEST_F(JobStoreTest, BackupIsRestored) {
   ASSERT_TRUE(RestoreStore(dir_, dir_ + "/backup.db").ok());
   const StoredState state = Open().value()->Load().value();
   ASSERT_EQ(state.jobs.size(), 1u);
-  EXPECT_EQ(state.jobs[0].id(), "a");
+  EXPECT_EQ(state.jobs[0].key(), "a");
   size_t kept = 0;
   for (const auto& file : fs::directory_iterator(dir_))
     kept += file.path().filename().string().find("snug.db.replaced-") == 0 ? 1 : 0;
@@ -272,8 +273,9 @@ TEST_F(JobStoreTest, StoreOfSchemaOneIsTakenAlong) {
     ASSERT_EQ(state.jobs.size(), 1u);
     EXPECT_EQ(state.jobs[0].job.spec().priority(), 3);
     EXPECT_EQ(state.jobs[0].job.priority(), 3);
-    EXPECT_EQ(store->FindJob("steps-3").value().state(), Job::STATE_SUCCEEDED);
-    EXPECT_EQ(store->FindJob("steps-1000").value().state(), Job::STATE_CANCELLED);
+    EXPECT_EQ(store->SearchJob("steps-3", DaemonPrincipal()).value().state(), Job::STATE_SUCCEEDED);
+    EXPECT_EQ(store->SearchJob("steps-1000", DaemonPrincipal()).value().state(),
+              Job::STATE_CANCELLED);
   }
   auto now = Database::Open(dir_ + "/snug.db").value();
   EXPECT_EQ(now->QueryInt("PRAGMA user_version").value(), kSchemaVersion);
@@ -295,7 +297,7 @@ TEST_F(JobStoreTest, ChangesOfABatchAreJudgedOneByOne) {
   for (int i = 1; i <= kJobs; ++i) {
     auto job = std::make_shared<NewJob>();
     job->record = AJob("job-" + std::to_string(i % 900), i);
-    job->event = {.job = job->record.id(), .to = Job::STATE_PREPARING};
+    job->event = {.job = job->record.key(), .to = Job::STATE_PREPARING};
     store->Create(job, [&](std::shared_ptr<NewJob>, const absl::Status& status) {
       (status.ok() ? stored : taken) += 1;
       ++told;
@@ -324,6 +326,24 @@ TEST_F(JobStoreTest, StoreOfSchemaThreeIsTakenAlong) {
   EXPECT_EQ(now->QueryInt("SELECT count(*) FROM webhooks").value(), 0);
 }
 
+// The store of a daemon of schema 5, to which ids were one set: a tenant's job, one of the socket
+// that extends it, and one that begins with it. By names they still do.
+TEST_F(JobStoreTest, StoreOfSchemaFiveIsTakenAlong) {
+  ASSERT_NO_FATAL_FAILURE(MakeFromDump("schema_5.sql"));
+  auto store = Open().value();
+  const Job reds = store->FindJob("steps-3-ccf553").value().job;
+  EXPECT_EQ(reds.name(), "tenants/red/jobs/steps-3-ccf553");
+  const Job extension = store->FindJob("steps-4-8e205a").value().job;
+  EXPECT_EQ(extension.name(), "tenants/default/jobs/steps-4-8e205a");
+  EXPECT_EQ(extension.parent_job(), reds.name());
+  EXPECT_EQ(ParentOf(extension), reds.name());
+  const Job paused = store->Load().value().jobs.at(0).job;
+  EXPECT_EQ(paused.parent_job(), extension.id());  // Of its own tenant.
+  EXPECT_EQ(paused.spec().lora().init_adapter(), reds.name() + "/checkpoints/2");
+  EXPECT_TRUE(BeginsWith(paused, reds));
+  EXPECT_EQ(store->SearchJob("steps-3", {.tenant = "red"}).value().key(), reds.id());
+}
+
 // The store of a daemon of schema 4: that of schema 3 after its upgrade, with a webhook's call due.
 // What other tables say of jobs is still about them, and held to them.
 TEST_F(JobStoreTest, StoreOfSchemaFourIsTakenAlong) {
@@ -332,13 +352,14 @@ TEST_F(JobStoreTest, StoreOfSchemaFourIsTakenAlong) {
     auto store = Open().value();
     const StoredState state = store->Load().value();
     ASSERT_EQ(state.jobs.size(), 1u);
-    EXPECT_EQ(state.jobs[0].id(), "steps-1000-step-ms-100-60caf9");
+    EXPECT_EQ(state.jobs[0].key(), "steps-1000-step-ms-100-60caf9");
     EXPECT_EQ(state.jobs[0].order, 2);
     EXPECT_EQ(state.last_order, 3);
-    EXPECT_EQ(store->FindJob("steps-4").value().job.labels().at("team"), "blue");
+    EXPECT_EQ(store->SearchJob("steps-4", DaemonPrincipal()).value().job.labels().at("team"),
+              "blue");
     RequestRecord of_nobody{"r", "hash", "nobody", 99};
     EXPECT_FALSE(store->Commit({.request = of_nobody}).ok());
-    JobRecord ended = store->FindJob("steps-3").value();
+    JobRecord ended = store->SearchJob("steps-3", DaemonPrincipal()).value();
     ended.job.set_state(Job::STATE_RUNNING);
     EXPECT_FALSE(store->Commit({.job = &ended}).ok());
   }

@@ -1,23 +1,84 @@
 // What is asked of the store about any job; deleting.
 #include "server/job/store_reads.h"
 
+#include "server/job/job_key.h"
 #include "tests/server/job/store_fixture.h"
 
 namespace snug::server {
 namespace {
 
+using ::testing::HasSubstr;
+
 // By id, by beginning of id; a whole id wins over longer ones that begin with it.
 TEST_F(JobStoreTest, FindsJobsByTheirBeginning) {
   auto store = Open().value();
+  int64_t order = 0;
   for (const char* id : {"ab", "abc", "abd", "b"}) {
-    JobRecord job = AJob(id, id[0] * 1000 + id[1] * 10 + (id[1] != 0 ? id[2] : 0));
+    JobRecord job = AJob(id, ++order);
     job.job.set_state(Job::STATE_FAILED);
     ASSERT_TRUE(store->Commit({.job = &job}).ok());
   }
-  EXPECT_EQ(store->FindJob("ab").value().id(), "ab");
-  EXPECT_EQ(store->FindJob("abc").value().id(), "abc");
-  EXPECT_EQ(ReasonOf(store->FindJob("a").status()), "JOB_AMBIGUOUS");
-  EXPECT_EQ(ReasonOf(store->FindJob("c").status()), "JOB_NOT_FOUND");
+  const Principal root = DaemonPrincipal();
+  EXPECT_EQ(store->SearchJob("ab", root).value().key(), "ab");
+  EXPECT_EQ(store->SearchJob("abc", root).value().key(), "abc");
+  EXPECT_EQ(ReasonOf(store->SearchJob("a", root).status()), "JOB_AMBIGUOUS");
+  EXPECT_EQ(ReasonOf(store->SearchJob("c", root).status()), "JOB_NOT_FOUND");
+  EXPECT_EQ(store->FindJob("ab").value().key(), "ab");
+  EXPECT_EQ(ReasonOf(store->FindJob("a").status()), "JOB_NOT_FOUND");
+}
+
+// F-58. However many others begin so.
+TEST_F(JobStoreTest, EachTenantFindsHisOwnOfOneId) {
+  auto store = Open().value();
+  int64_t order = 0;
+  const auto put = [&](const char* tenant, const std::string& id) {
+    JobRecord job = AJob(id, ++order);
+    job.job.set_owner(absl::StrCat("tenant:", tenant));
+    if (std::string key = KeyFor(tenant, id); key != id) job.job.set_key(std::move(key));
+    ASSERT_TRUE(store->Commit({.job = &job}).ok());
+  };
+  for (int i = 0; i < 1001; ++i) put("default", absl::StrCat("tune-", i));
+  put("red", "tune");
+  put("red", "tune-red-only");
+  const Principal blue{.tenant = "blue"}, red{.tenant = "red"};
+  const Principal third{.tenant = "ops", .role = v1::Token::ROLE_OPERATOR};
+  const auto found = [&](const Principal& who, const char* text) {
+    const absl::StatusOr<JobRecord> job = store->SearchJob(text, who);
+    return job.ok() ? job->key() : std::string(job.status().message());
+  };
+  EXPECT_EQ(found(third, "tune"), "tune.red");  // There is no other yet.
+  put("blue", "tune");
+  EXPECT_EQ(found(blue, "tune"), "tune.blue");
+  EXPECT_EQ(found(red, "tune"), "tune.red");
+  EXPECT_THAT(found(third, "tune"), HasSubstr("is the id of jobs of 2 tenants"));
+  EXPECT_THAT(found(DaemonPrincipal(), "tune"), HasSubstr("is the id of jobs of 2 tenants"));
+  put("default", "tune");
+  EXPECT_THAT(found(third, "tune"), HasSubstr("is the id of jobs of 3 tenants"));
+  EXPECT_EQ(found(DaemonPrincipal(), "tune"), "tune");
+  EXPECT_EQ(found(red, "tune-"), "tune-red-only.red");
+  EXPECT_THAT(found(third, "tune-"), HasSubstr("begins the ids of 1000 jobs"));
+}
+
+// F-58. A store of a version before keys has a tenant's job under its id alone.
+TEST_F(JobStoreTest, AnIdThatItsTenantHasUnderAnOlderKeyIsTaken) {
+  auto store = Open().value();
+  JobRecord older = AJob("tune", 1);
+  older.job.set_owner("tenant:red");
+  ASSERT_TRUE(store->Commit({.job = &older}).ok());
+  int64_t order = 1;
+  const auto create = [&](const char* tenant) {
+    JobRecord job = AJob("tune", ++order);
+    job.job.set_owner(absl::StrCat("tenant:", tenant));
+    job.job.set_key(KeyFor(tenant, "tune"));
+    return store->Commit({.job = &job}).code();
+  };
+  EXPECT_EQ(create("red"), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(create("blue"), absl::StatusCode::kOk);
+  EXPECT_EQ(create("blue"), absl::StatusCode::kOk);  // Written again: it is the same row.
+  EXPECT_EQ(store->SearchJob("tune", {.tenant = "red"}).value().key(), "tune");
+  EXPECT_EQ(store->SearchJob("tune", {.tenant = "blue"}).value().key(), "tune.blue");
+  // Of the socket's users the key is nobody's own.
+  EXPECT_EQ(ReasonOf(store->SearchJob("tune", DaemonPrincipal()).status()), "JOB_AMBIGUOUS");
 }
 
 std::vector<int64_t> Orders(const JobPage& page) {

@@ -118,8 +118,9 @@ TEST_F(JobStoreTest, StoreOfSchemaTwoIsTakenAlong) {
   {
     auto store = Open().value();
     EXPECT_EQ(store->Load().value().jobs.size(), 2u);
-    EXPECT_EQ(store->FindJob("steps-3").value().state(), Job::STATE_SUCCEEDED);
-    EXPECT_EQ(store->FindJob("steps-4").value().job.labels().at("team"), "blue");
+    EXPECT_EQ(store->SearchJob("steps-3", DaemonPrincipal()).value().state(), Job::STATE_SUCCEEDED);
+    EXPECT_EQ(store->SearchJob("steps-4", DaemonPrincipal()).value().job.labels().at("team"),
+              "blue");
     EXPECT_EQ(Tokens::Load(*store).value()->List().size(), 0u);
   }
   auto now = Database::Open(dir_ + "/snug.db").value();

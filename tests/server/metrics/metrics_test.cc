@@ -33,7 +33,7 @@ v1::Job Running(const std::string& id) {
 TEST(MetricsTest, LabelsHoldNothingThatBlindsAScrape) {
   EXPECT_EQ(SanitizeLabel("a-b_c.d:e/f"), "a-b_c.d:e/f");
   EXPECT_EQ(SanitizeLabel("a\xff\n\"b"), "a___b");
-  EXPECT_EQ(SanitizeLabel(std::string(300, 'x')).size(), 64u);
+  EXPECT_EQ(SanitizeLabel(std::string(300, 'x')).size(), 128u);
 }
 
 TEST(MetricsTest, StatesExistBeforeTheFirstJob) {
@@ -49,6 +49,22 @@ TEST(MetricsTest, SeriesOfAJobGoWithIt) {
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_job_step{device=\"cpu:0\",job=\"a\"} 3"));
   metrics.ForgetJob("a");
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("job=\"a\"")));
+}
+
+// F-58. Of two tenants that chose the longest of ids, each has its own series to the end.
+TEST(MetricsTest, TheLongestKeysAreNotTaken) {
+  Metrics metrics;
+  v1::Job blue = Running(std::string(63, 'a')), red = blue;
+  blue.set_key(blue.id() + ".blue");
+  red.set_key(red.id() + "." + std::string(63, 'r'));
+  metrics.Job(blue);
+  metrics.Job(red);
+  metrics.ForgetJob(blue.key());
+  red.mutable_progress()->set_global_step(4);
+  metrics.Job(red);
+  EXPECT_THAT(metrics.Text(),
+              HasSubstr("snug_job_step{device=\"cpu:0\",job=\"" + red.key() + "\"} 4"));
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr(".blue")));
 }
 
 // A later evaluation may lack what an earlier one had.

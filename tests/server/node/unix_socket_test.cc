@@ -39,6 +39,11 @@ TEST_F(UnixSocketTest, AFolderThatOthersCanWriteToIsNotPrivate) {
   fs::permissions(dir_, fs::perms::owner_all | fs::perms::others_write);
   EXPECT_TRUE(absl::IsFailedPrecondition(CheckPrivateFolder(dir_)));
   fs::permissions(dir_, fs::perms::owner_all);
+  if (geteuid() == 0) {  // Somebody else's, whatever its mode.
+    ASSERT_EQ(chown(dir_.c_str(), 65534, 65534), 0);
+    EXPECT_TRUE(absl::IsFailedPrecondition(CheckPrivateFolder(dir_)));
+    ASSERT_EQ(chown(dir_.c_str(), 0, 0), 0);
+  }
   fs::create_directory_symlink(dir_, dir_ + "/link");
   EXPECT_TRUE(absl::IsFailedPrecondition(CheckPrivateFolder(dir_ + "/link")));
   EXPECT_TRUE(absl::IsFailedPrecondition(CheckPrivateFolder("/tmp")));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -110,6 +111,36 @@ TEST_F(InHandTest, JobsThatAreWorkedOnTogetherAreSuspectTogether) {
 }
 
 // An earlier version kept a file for each job.
+// A tenant's job has a key of up to 127 letters.
+TEST_F(InHandTest, TheLongestKeyIsSuspectAsWell) {
+  const std::string key = std::string(63, 'a') + "." + std::string(63, 'b');
+  for (int life = 0; life < 2; ++life) {
+    const std::string kept = path_ + "-kept";
+    {
+      InHand in_hand(path_);
+      EXPECT_FALSE(in_hand.IsSuspect(key));
+      const InHand::Hold hold(in_hand, {key});
+      std::filesystem::copy_file(path_, kept);
+    }
+    std::filesystem::rename(kept, path_);
+  }
+  EXPECT_TRUE(InHand(path_).IsSuspect(key));
+}
+
+// Lines of 96 bytes, as a version before wrote them.
+TEST_F(InHandTest, ShorterLinesAreTakenAlong) {
+  std::string text;
+  for (std::string line : {"1 working a", "", "1 waiting b"}) {
+    line.resize(95, ' ');
+    text += line + "\n";
+  }
+  std::ofstream(path_) << text;
+  { const InHand in_hand(path_); }
+  const InHand again(path_);
+  EXPECT_TRUE(again.IsSuspect("a"));
+  EXPECT_FALSE(again.IsSuspect("b"));
+}
+
 TEST_F(InHandTest, AFolderOfFilesGivesWay) {
   std::filesystem::create_directories(path_);
   WriteText(path_ + "/a", "1 working\n");
