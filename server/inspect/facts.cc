@@ -14,6 +14,7 @@ using program::RopeScaling;
 
 constexpr int kMaxKind = static_cast<int>(RopeScaling::Kind::kYarn);
 constexpr int kMaxTask = static_cast<int>(program::Task::kMaskedLm);
+constexpr int kMaxQuantization = static_cast<int>(program::Quantization::kInt8);
 constexpr int kMaxProblem = static_cast<int>(program::Problem::kRegression);
 constexpr int kMaxActivation = static_cast<int>(program::Activation::kTanh);
 
@@ -80,6 +81,7 @@ void SetKinds(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_unit_offset_norms(config.unit_offset_norms);
   facts.set_fused_projections(config.fused_projections);
   facts.set_reversible(config.reversible);
+  facts.set_quantization(static_cast<int>(config.quantization));
 }
 
 void SetEncoder(const ModelConfig& config, v1::ModelFacts& facts) {
@@ -155,7 +157,8 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
   if (facts.task() < 0 || facts.task() > kMaxTask || facts.problem() < 0 ||
       facts.problem() > kMaxProblem || facts.activation() < 0 ||
       facts.activation() > kMaxActivation || facts.rope().kind() < 0 ||
-      facts.rope().kind() > kMaxKind || !AllFinite(facts) ||
+      facts.rope().kind() > kMaxKind || facts.quantization() < 0 ||
+      facts.quantization() > kMaxQuantization || !AllFinite(facts) ||
       facts.stage_layers_size() != facts.stage_heads_size())
     return absl::InvalidArgumentError("a model's facts are outside their limits");
   ModelConfig config{.model_type = facts.model_type(),
@@ -179,6 +182,7 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
                      .pad_token = facts.pad_token(),
                      .file_vocabulary = facts.file_vocabulary(),
                      .first_added = facts.first_added(),
+                     .quantization = static_cast<program::Quantization>(facts.quantization()),
                      .activation = static_cast<program::Activation>(facts.activation()),
                      .qkv_bias = facts.qkv_bias(),
                      .output_bias = facts.output_bias(),

@@ -40,6 +40,9 @@ constexpr int64_t kMaxBatchBytes = int64_t{1} << 53;
 
 constexpr double kMlmProbability = 0.15;  // Of transformers' collator.
 
+constexpr char kNoMergeWithCodes[] =
+    "the adapter is trained beside the model's quantised weights, and would be merged into others: "
+    "leave it out and take the adapter";
 constexpr char kAddedTokens[] = "added_tokens";
 constexpr char kAddedTokensField[] = "spec.added_tokens";
 
@@ -113,6 +116,8 @@ void CheckExport(const CheckedJob& job, const program::Program& program,
   AddStatus(found, "spec.model", "BAD_MODEL", program::CheckCarriedFiles(job.model_dir));
   const program::TrainingMode mode = ModeOf(job.spec);
   if (!mode.lora) return;
+  if (job.spec.merge() && program.config.quantization != program::Quantization::kNone)
+    found.push_back({"spec.merge", kNoMergeWithCodes, "BAD_FIELD"});
   const absl::Status written = program::CheckAdapterExport(program, mode.adapter, job.model_dir);
   AddStatus(found, "spec.lora", "BAD_ADAPTER", written);
 }

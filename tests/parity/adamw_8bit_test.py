@@ -17,7 +17,7 @@ import unittest
 
 import torch
 
-from tests.harness import models
+from tests.harness import models, packed
 from tests.parity import cases, compare, reference
 from tests.parity.parity_test import Runs, request_of, run
 
@@ -31,18 +31,6 @@ CASES = (
     cases.Case("adamw-8bit-tied", cases.LLAMA3, batch=12, seed=52),
     cases.Case("adamw-8bit-lora", cases.PLAIN, "all-linear", rank=64, alpha=96, seed=53),
 )
-
-
-def dynamic_map(signed):
-    """The 256 levels, rising, step by step as bitsandbytes makes them."""
-    levels = [0.0, 1.0]
-    for i in range(7):
-        bounds = torch.linspace(0.1, 1, 2 ** (i if signed else i + 1) + 1, dtype=torch.float64)
-        means = 10.0 ** (i - 6) * (bounds[:-1] + bounds[1:]) / 2
-        levels += means.tolist()
-        if signed:
-            levels += (-means).tolist()
-    return torch.tensor(sorted(levels), dtype=torch.float64)
 
 
 def rounded(moment, levels):
@@ -62,7 +50,7 @@ class BlockwiseAdamW(torch.optim.Optimizer):
     def __init__(self, groups, plain, **settings):
         super().__init__(groups, settings)
         self.plain = {id(p) for p in plain}
-        self.levels = dynamic_map(True), dynamic_map(False)
+        self.levels = packed.dynamic_map(True), packed.dynamic_map(False)
 
     @torch.no_grad()
     def step(self, closure=None):

@@ -11,31 +11,10 @@ import unittest
 
 import torch
 
-from tests.parity import adamw_8bit_test, cases, families_test, oracle_test
+from tests.harness import packed
+from tests.parity import cases, families_test, oracle_test
 from tests.parity.parity_test import Runs, oracle, request_of, run
 
-# QLoRA, appendix E.
-NF4 = torch.tensor(
-    [
-        -1.0,
-        -0.6961928009986877,
-        -0.5250730514526367,
-        -0.39491748809814453,
-        -0.28444138169288635,
-        -0.18477343022823334,
-        -0.09105003625154495,
-        0.0,
-        0.07958029955625534,
-        0.16093020141124725,
-        0.24611230194568634,
-        0.33791524171829224,
-        0.44070982933044434,
-        0.5626170039176941,
-        0.7229568362236023,
-        1.0,
-    ]
-)
-BLOCK, GROUP = 64, 256
 CASES = (
     cases.Case("quantized-llama", cases.PLAIN, "all-linear", seed=61),
     cases.Case("quantized-tied", cases.LLAMA3, cases.QV, batch=12, seed=62),
@@ -43,33 +22,23 @@ CASES = (
 )
 
 
-def nearest(x, levels):
-    """Indices of the nearest of rising levels."""
-    return torch.bucketize(x, (levels[:-1] + levels[1:]) / 2)
-
-
-def in_groups(x, size):
-    """A flat tensor in rows of `size`, filled up with zeros."""
-    return torch.nn.functional.pad(x, (0, -len(x) % size)).view(-1, size)
-
-
 def double_quantised(absmax):
     """Scales as 8 bits of their distance from the mean leave them."""
-    levels = adamw_8bit_test.dynamic_map(True).float()
+    levels = packed.dynamic_map(True).float()
     offset = absmax.double().mean().float()
-    groups = in_groups(absmax - offset, GROUP)
+    groups = packed.in_groups(absmax - offset, packed.GROUP)
     scale = groups.abs().amax(1, keepdim=True)
-    codes = nearest(groups / scale.clamp_min(1e-30), levels)
+    codes = packed.nearest(groups / scale.clamp_min(1e-30), levels)
     return (levels[codes] * scale).flatten()[: len(absmax)] + offset
 
 
 def nf4(weight):
     """quantize_4bit with quant_type nf4, blocksize 64 and compress_statistics, and back."""
     flat = weight.flatten()
-    blocks = in_groups(flat, BLOCK)
+    blocks = packed.in_groups(flat, packed.BLOCK)
     absmax = blocks.abs().amax(1)
-    codes = nearest(blocks / absmax.clamp_min(1e-30)[:, None], NF4)
-    values = NF4[codes] * double_quantised(absmax)[:, None]
+    codes = packed.nearest(blocks / absmax.clamp_min(1e-30)[:, None], packed.NF4)
+    values = packed.NF4[codes] * double_quantised(absmax)[:, None]
     return values.flatten()[: len(flat)].view_as(weight)
 
 
@@ -124,6 +93,23 @@ class QuantizedTest(unittest.TestCase):
                 with self.subTest(case.name, kind=kind):
                     prepared, ours = self.probed(case, kind)
                     found = self.violations(prepared, ours, dequantised(quantise))
+                    self.assertEqual(found, {"losses": [], "gradients": [], "weights": []})
+
+    def test_codes_of_a_checkpoint_are_taken_as_they_are(self):
+        for case in CASES[:2]:
+            for kind, quantise, nested in (
+                ("NF4", nf4, True),
+                ("NF4", nf4, False),
+                ("INT8", int8, False),
+            ):
+                with self.subTest(case.name, kind=kind, nested=nested):
+                    prepared = self.runs.prepared(case)
+                    folder = prepared.folder / f"{kind}-{nested}"
+                    packed.write(prepared.model, folder, kind, nested)
+                    spec = cases.job_spec(prepared)
+                    request = request_of(prepared, spec, prepared.folder / f"of-{folder.name}")
+                    request.model, request.steps = folder, prepared.settings.steps
+                    found = self.violations(prepared, run(request), dequantised(quantise))
                     self.assertEqual(found, {"losses": [], "gradients": [], "weights": []})
 
     def test_a_base_that_is_not_quantised_fails(self):

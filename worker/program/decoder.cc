@@ -208,7 +208,7 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& given, const TrainingMod
   Head(head, config);
   program.AddBlock(program.AddType(head), -1, std::move(x));
   Program built = program.Take();
-  RETURN_IF_ERROR(Quantize(built, mode.quantization));
+  RETURN_IF_ERROR(Quantize(built, mode));
   return built;
 }
 

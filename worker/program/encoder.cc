@@ -200,7 +200,7 @@ absl::StatusOr<Program> BuildEncoder(const ModelConfig& config, const TrainingMo
   BlocksOf(config).head(head, config);
   program.AddBlock(program.AddType(head), -1, std::move(x));
   Program built = program.Take();
-  RETURN_IF_ERROR(Quantize(built, mode.quantization));
+  RETURN_IF_ERROR(Quantize(built, mode));
   return built;
 }
 

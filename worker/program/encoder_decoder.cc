@@ -262,7 +262,7 @@ absl::StatusOr<Program> BuildEncoderDecoder(const ModelConfig& config, const Tra
     RETURN_IF_ERROR(CheckTargets(config, targets));
   }
   Program built = Builder(config, mode, std::move(targets)).Build();
-  RETURN_IF_ERROR(Quantize(built, mode.quantization));
+  RETURN_IF_ERROR(Quantize(built, mode));
   return built;
 }
 

@@ -70,9 +70,31 @@ const Family* FindFamily(JsonFields& fields, ModelConfig& config) {
 
 // Fields of which one value is computed here, and on which transformers acts whatever the family.
 void RefuseWhatIsNotComputed(JsonFields& fields) {
-  MustBeAbsent(fields, {"quantization_config", "compression_config", "per_layer_config",
-                        "attention_chunk_size"});
+  MustBeAbsent(fields, {"compression_config", "per_layer_config", "attention_chunk_size"});
 }
+
+// Of files whose weights are in codes; see files/packed_tensors.h.
+void ReadQuantization(JsonFields& fields, ModelConfig& config) {
+  const json* read = fields.Find("quantization_config");
+  if (read == nullptr) return;
+  const json object = read->is_object() ? *read : json::object();
+  const JsonFields parts(object, "", &fields.violations());
+  const auto is = [&](const char* name, const json& value, const json& absent) {
+    const json* found = parts.Find(name);
+    return (found == nullptr ? absent : *found) == value;
+  };
+  // Older files do not name the method.
+  const bool bitsandbytes = is("quant_method", "bitsandbytes", "bitsandbytes");
+  const bool nf4 = is("load_in_4bit", true, false) && is("bnb_4bit_quant_type", "nf4", "fp4") &&
+                   is("bnb_4bit_quant_storage", "uint8", "uint8");
+  const bool int8 = is("load_in_8bit", true, false);
+  if (!bitsandbytes || nf4 == int8)
+    return fields.Refuse("quantization_config",
+                         "no such field, or bitsandbytes' with load_in_8bit, or with load_in_4bit, "
+                         "bnb_4bit_quant_type nf4 and bnb_4bit_quant_storage uint8");
+  config.quantization = nf4 ? Quantization::kNf4 : Quantization::kInt8;
+}
+
 void RefuseOtherAttention(JsonFields& fields) {
   fields.MustBe("is_causal", true);
   fields.MustBe("is_encoder_decoder", false);
@@ -268,6 +290,7 @@ absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& w
       ReadAll(fields, *family, config);
     }
     RefuseWhatIsNotComputed(fields);
+    ReadQuantization(fields, config);
     CheckDtype(fields);
   }
   if (violations.empty() && Parameters(config) > kMaxParameters) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/program/quantization_kind.h"
 #include "worker/program/relative_positions.h"
 #include "worker/program/rope_scaling.h"
 #include "worker/program/stage_sizes.h"
@@ -45,8 +46,7 @@ struct ModelConfig {
   int64_t mlp_width = 0;
   int64_t vocabulary = 0;     // V, with what a job adds (added_tokens.h).
   int64_t max_positions = 0;  // Tokens.
-  double norm_epsilon = 1e-6;
-  double rope_theta = 10000.0;
+  double norm_epsilon = 1e-6, rope_theta = 10000.0;
   RopeScaling rope_scaling;
   bool tied_embeddings = false;  // Of the embedding and a head of the vocabulary.
   Task task = Task::kCausalLm;
@@ -58,8 +58,8 @@ struct ModelConfig {
 
   // Where a job adds tokens: V of the model's files, and the first of the ids whose rows begin as
   // the mean of those before.
-  int64_t file_vocabulary = 0;
-  int64_t first_added = 0;
+  int64_t file_vocabulary = 0, first_added = 0;
+  Quantization quantization = Quantization::kNone;  // As its files have the linear weights.
 
   // What sets a family apart. The defaults are Llama's.
   Activation activation = Activation::kSilu;

@@ -19,12 +19,29 @@ absl::Status CheckRows(const Op& op, const Parameter& weight) {
   if (weight.quantization != Quantization::kNf4 || first % kShared == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "quantization: nf4 has one scale for ", kShared, " elements, and the parts of ", weight.key,
-      " begin within them (at element ", first, "): int8 serves it, or none"));
+      " begin within them (at element ", first, "): int8 or none serve other files of it"));
+}
+
+const char* NameOf(Quantization kind) { return kind == Quantization::kNf4 ? "nf4" : "int8"; }
+
+absl::StatusOr<Quantization> KindOf(const ModelConfig& config, const TrainingMode& mode) {
+  const Quantization files = config.quantization;
+  if (files == Quantization::kNone) return mode.quantization;
+  if (!mode.lora)
+    return absl::InvalidArgumentError(
+        absl::StrCat("quantization: the model's weights are in ", NameOf(files),
+                     ", beside which an adapter is trained (method lora); a full job changes every "
+                     "weight"));
+  if (mode.quantization == Quantization::kNone || mode.quantization == files) return files;
+  return absl::InvalidArgumentError(absl::StrCat("quantization: is ", NameOf(mode.quantization),
+                                                 ", and the model's weights are in ", NameOf(files),
+                                                 ": give that, or leave it out"));
 }
 
 }  // namespace
 
-absl::Status Quantize(Program& program, Quantization kind) {
+absl::Status Quantize(Program& program, const TrainingMode& mode) {
+  ASSIGN_OR_RETURN(const Quantization kind, KindOf(program.config, mode));
   if (kind == Quantization::kNone) return absl::OkStatus();
   for (const Block& block : program.blocks) {
     for (Op& op : program.types[static_cast<size_t>(block.type)].ops) {
@@ -39,6 +56,12 @@ absl::Status Quantize(Program& program, Quantization kind) {
   return absl::OkStatus();
 }
 
+Nf4Sizes Nf4SizesOf(int64_t n) {
+  const int64_t blocks = Quotient(n, kNf4BlockElements);
+  return {
+      .code_bytes = Quotient(n, 2), .blocks = blocks, .groups = Quotient(blocks, kNf4GroupBlocks)};
+}
+
 QuantizedParts PartsOf(const Parameter& parameter) {
   const int64_t n = parameter.elements();
   QuantizedParts parts;
@@ -47,10 +70,10 @@ QuantizedParts PartsOf(const Parameter& parameter) {
     parts.bytes = parts.absmax + Aligned(parameter.shape[0] * kF32);
     return parts;
   }
-  const int64_t blocks = Quotient(n, kNf4BlockElements);
-  parts.absmax = Aligned(Quotient(n, 2));
-  parts.absmax_codes = parts.absmax + Aligned(Quotient(blocks, kNf4GroupBlocks) * kF32);
-  parts.offset = parts.absmax_codes + Aligned(blocks);
+  const Nf4Sizes sizes = Nf4SizesOf(n);
+  parts.absmax = Aligned(sizes.code_bytes);
+  parts.absmax_codes = parts.absmax + Aligned(sizes.groups * kF32);
+  parts.offset = parts.absmax_codes + Aligned(sizes.blocks);
   parts.bytes = parts.offset + Aligned(kF32);
   return parts;
 }

@@ -13,9 +13,10 @@
 
 namespace snug::program {
 
-// Marks the parameters, and the ops that read them. InvalidArgument, naming the module: ops that
-// share a fused matrix begin within a group of it that has one scale.
-absl::Status Quantize(Program& program, Quantization kind);
+// Marks the parameters, and the ops that read them: as the mode says, or as the model's files have
+// them. InvalidArgument: the files have another kind, or the mode is one that changes such weights;
+// naming the module, ops that share a fused matrix begin within a group of it that has one scale.
+absl::Status Quantize(Program& program, const TrainingMode& mode);
 
 // The parts of a quantised matrix in one piece of memory, by the byte at which each begins; the
 // codes begin at 0. Each is rounded up to kAlignment.
@@ -29,6 +30,12 @@ QuantizedParts PartsOf(const Parameter& parameter);
 
 // Of the parameter's value, quantised or not, rounded up to kAlignment.
 int64_t ValueBytes(const Parameter& parameter);
+
+// Of n elements in nf4: bytes of codes, blocks that have a scale, groups of these that have one.
+struct Nf4Sizes {
+  int64_t code_bytes = 0, blocks = 0, groups = 0;
+};
+Nf4Sizes Nf4SizesOf(int64_t n);
 
 // Elements of nf4 that share a scale, and blocks that share a scale of these: kernels::kNf4Block,
 // kNf4Group.

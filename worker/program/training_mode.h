@@ -7,14 +7,12 @@
 
 #include "worker/program/lora_config.h"
 #include "worker/program/model_config.h"
+#include "worker/program/quantization_kind.h"
 
 namespace snug::program {
 
 // Of AdamW: two fp32 numbers per element, or two of 8 bits with a scale per block (moments.h).
 enum class MomentKind : uint8_t { kF32, k8Bit };
-
-// How the linear weights of a frozen base are held (quantization.h).
-enum class Quantization : uint8_t { kNone, kNf4, kInt8 };
 
 // Of a job's `reversible`: none, or each half of a layer adds to one of two streams what it makes
 // of the other (Mangalam et al. 2022).

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -17,7 +18,9 @@
 #include "worker/execute/host_copy.h"
 #include "worker/execute/torch_errors.h"
 #include "worker/program/files/adapter_config.h"
+#include "worker/program/files/packed_tensors.h"
 #include "worker/program/quantization.h"
+#include "worker/weights/packed_weight.h"
 #include "worker/weights/random_ops.h"
 
 namespace snug::weights {
@@ -326,9 +329,33 @@ absl::StatusOr<bool> Parameters::Place(const Parameter& parameter, const TensorE
   return false;
 }
 
-// From the file's elements in the type that is computed with, as a model that was loaded in it
-// would be quantised.
 absl::Status Parameters::PlaceQuantized(const Parameter& parameter, const TensorEntry& entry) {
+  char* place = SharedPlace();
+  ASSIGN_OR_RETURN(QuantizedWeight made, place == nullptr
+                                             ? QuantizedWeight::Allocate(*device_, parameter)
+                                             : QuantizedWeight::At(parameter, place));
+  if (place != nullptr) mapped_bytes_ += made.counted_bytes();
+  if (place == nullptr || shared_.to_fill()) RETURN_IF_ERROR(Quantise(parameter, entry, made));
+  auto& kept = quantized_[views_.size() - 1];
+  kept = std::make_unique<QuantizedWeight>(std::move(made));
+  View& value = views_.back().value;
+  value = Shaped(kept->data(), parameter, parameter.dtype);
+  value.quantized = &kept->weight();
+  return absl::OkStatus();
+}
+
+// From the file's codes, or from its elements in the type that is computed with, as a model that
+// was loaded in it would be quantised.
+absl::Status Parameters::Quantise(const Parameter& parameter, const TensorEntry& entry,
+                                  const QuantizedWeight& to) {
+  if (entry.packed != nullptr) {
+    const auto bytes_of = [this](const TensorEntry& part) { return Mapped(part); };
+    RETURN_IF_ERROR(FillFromCodes(*device_, parameter, entry, to, bytes_of));
+    const std::optional<TensorEntry>& scales = entry.packed->scales;
+    for (const TensorEntry* part : {&entry, &entry.packed->absmax, scales ? &*scales : nullptr})
+      if (part != nullptr) files_.at(part->file).Release(part->begin, part->bytes);
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const at::ScalarType type, TypeOf(entry));
   ASSIGN_OR_RETURN(const char* bytes, Mapped(entry));
   const auto size = static_cast<int64_t>(at::elementSize(type));
@@ -344,23 +371,7 @@ absl::Status Parameters::PlaceQuantized(const Parameter& parameter, const Tensor
     files_.at(entry.file).Release(entry.begin + first * size, piece.elements() * size);
     return status;
   };
-  ASSIGN_OR_RETURN(QuantizedWeight made, Quantised(parameter, read));
-  auto& kept = quantized_[views_.size() - 1];
-  kept = std::make_unique<QuantizedWeight>(std::move(made));
-  View& value = views_.back().value;
-  value = Shaped(kept->data(), parameter, parameter.dtype);
-  value.quantized = &kept->weight();
-  return absl::OkStatus();
-}
-
-absl::StatusOr<QuantizedWeight> Parameters::Quantised(const Parameter& parameter,
-                                                      QuantizedWeight::ReadElements read) {
-  char* place = SharedPlace();
-  if (place == nullptr) return QuantizedWeight::Make(*device_, parameter, read);
-  QuantizedWeight made = QuantizedWeight::At(parameter, place);
-  mapped_bytes_ += made.counted_bytes();
-  if (shared_.to_fill()) RETURN_IF_ERROR(made.Fill(*device_, parameter, read));
-  return made;
+  return to.Fill(*device_, parameter, read);
 }
 
 absl::Status Parameters::AddGradient(const Parameter& parameter) {

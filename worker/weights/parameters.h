@@ -100,8 +100,8 @@ class Parameters {
   // Its views point to the quantised weight, so that this stays where it is.
   absl::Status PlaceQuantized(const program::Parameter& parameter,
                               const program::TensorEntry& entry);
-  absl::StatusOr<QuantizedWeight> Quantised(const program::Parameter& parameter,
-                                            QuantizedWeight::ReadElements read);
+  absl::Status Quantise(const program::Parameter& parameter, const program::TensorEntry& entry,
+                        const QuantizedWeight& to);
   absl::Status AddGradient(const program::Parameter& parameter);
   absl::Status AddMaster(const program::Parameter& parameter, const program::TensorEntry* entry,
                          execute::StatePlace place);

@@ -1,6 +1,7 @@
 #include "worker/weights/quantized_weight.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -163,14 +164,32 @@ absl::Status QuantizedWeight::Fill(Device& device, const Parameter& parameter,
              : FillNf4(device, parameter, weight_.nf4, read);
 }
 
-absl::StatusOr<QuantizedWeight> QuantizedWeight::Make(Device& device, const Parameter& parameter,
-                                                      ReadElements read) {
-  ASSIGN_OR_RETURN(
-      execute::DeviceBuffer memory,
-      execute::DeviceBuffer::Allocate(device, program::PartsOf(parameter).bytes));
+absl::Status QuantizedWeight::Fill(Device& device, const Parameter& parameter,
+                                   const Codes& from) const {
+  const int64_t n = parameter.elements();
+  if (weight_.kind == kernels::FrozenKind::kInt8) {
+    RETURN_IF_ERROR(CopyMemory(device, from.codes, n, weight_.int8.codes));
+    return CopyMemory(device, from.absmax, parameter.shape[0] * kF32, weight_.int8.absmax);
+  }
+  const kernels::Nf4Weight& to = weight_.nf4;
+  const int64_t blocks = kernels::Nf4Blocks(n);
+  RETURN_IF_ERROR(CopyMemory(device, from.codes, kernels::Nf4CodeBytes(n), to.codes));
+  if (from.scales == nullptr) {
+    std::vector<float> absmax(static_cast<size_t>(blocks));
+    std::memcpy(absmax.data(), from.absmax, absmax.size() * sizeof(float));
+    return QuantizeScales(device, absmax, n, to);
+  }
+  RETURN_IF_ERROR(CopyMemory(device, from.absmax, blocks, to.absmax_codes));
+  RETURN_IF_ERROR(CopyMemory(device, from.scales, kernels::Nf4Groups(n) * kF32, to.absmax));
+  return CopyMemory(device, &from.scales_mean, kF32, to.offset);
+}
+
+absl::StatusOr<QuantizedWeight> QuantizedWeight::Allocate(Device& device,
+                                                          const Parameter& parameter) {
+  ASSIGN_OR_RETURN(execute::DeviceBuffer memory,
+                   execute::DeviceBuffer::Allocate(device, program::PartsOf(parameter).bytes));
   QuantizedWeight made = At(parameter, memory.data());
   made.memory_ = std::move(memory);
-  RETURN_IF_ERROR(made.Fill(device, parameter, read));
   return made;
 }
 

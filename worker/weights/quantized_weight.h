@@ -25,16 +25,27 @@ class QuantizedWeight {
   // memory, of the parameter's number type, which is the one that is quantised.
   using ReadElements = absl::FunctionRef<absl::Status(int64_t first, const execute::View& piece)>;
 
-  // In program::PartsOf(parameter).bytes of the device's memory.
-  static absl::StatusOr<QuantizedWeight> Make(execute::Device& device,
-                                              const program::Parameter& parameter,
-                                              ReadElements read);
+  // In program::PartsOf(parameter).bytes of the device's memory, to be filled.
+  static absl::StatusOr<QuantizedWeight> Allocate(execute::Device& device,
+                                                  const program::Parameter& parameter);
 
-  // Over memory of PartsOf(parameter).bytes that outlives it, where it lies already or is to be
-  // filled.
+  // Over memory of so many bytes that outlives it, where it lies already or is to be filled.
   static QuantizedWeight At(const program::Parameter& parameter, char* memory);
   absl::Status Fill(execute::Device& device, const program::Parameter& parameter,
                     ReadElements read) const;
+
+  // As a file has them, in the host's memory at any byte; numbers are fp32. Of int8 (rows, columns)
+  // codes and (rows) scales. Of nf4 two codes a byte, and of each block its scale; or, with
+  // `scales`, that scale's code, a scale for each group of these, and their mean.
+  struct Codes {
+    const char* codes = nullptr;
+    const char* absmax = nullptr;
+    const char* scales = nullptr;
+    float scales_mean = 0.0f;
+  };
+  // Bit for bit, but that nf4's scales in fp32 become codes as well.
+  absl::Status Fill(execute::Device& device, const program::Parameter& parameter,
+                    const Codes& from) const;
 
   // Points into the device's memory; moves with the object.
   const kernels::FrozenWeight& weight() const { return weight_; }

@@ -81,8 +81,9 @@ struct Pair {
                   static_cast<size_t>(piece.bytes()));
       return absl::OkStatus();
     };
-    auto made = weights::QuantizedWeight::Make(TestDevice(), parameter, read);
+    auto made = weights::QuantizedWeight::Allocate(TestDevice(), parameter);
     ASSERT_TRUE(made.ok()) << made.status();
+    ASSERT_TRUE(made->Fill(TestDevice(), parameter, read).ok());
     weights.push_back(*std::move(made));
     const std::vector<char> bytes = Dequantised(weights.back().weight(), value);
     std::memcpy(plain.parameters()[i].value.data, bytes.data(), bytes.size());

@@ -106,12 +106,13 @@ std::deque<weights::QuantizedWeight> Quantise(ToyRun& run) {
     const program::Parameter& parameter = run.program().parameters[i];
     if (parameter.quantization == Quantization::kNone) continue;
     View& value = run.parameters()[i].value;
-    made.push_back(*weights::QuantizedWeight::Make(
-        TestDevice(), parameter, [&](int64_t first, const View& piece) {
-          std::memcpy(piece.data, value.as<char>() + first * program::SizeOf(value.dtype),
-                      static_cast<size_t>(piece.bytes()));
-          return absl::OkStatus();
-        }));
+    const auto read = [&](int64_t first, const View& piece) {
+      std::memcpy(piece.data, value.as<char>() + first * program::SizeOf(value.dtype),
+                  static_cast<size_t>(piece.bytes()));
+      return absl::OkStatus();
+    };
+    made.push_back(weights::QuantizedWeight::Allocate(TestDevice(), parameter).value());
+    EXPECT_TRUE(made.back().Fill(TestDevice(), parameter, read).ok());
     value.data = made.back().data();
     value.quantized = &made.back().weight();
   }

@@ -340,6 +340,8 @@ TEST(ModelConfigTest, RefusesOneFieldByNameAndValueAndSaysWhatIsAccepted) {
       {"pretraining_tp", 2, "pretraining_tp is 2; accepted: 1"},
       {"is_causal", false, "is_causal is false; accepted: true"},
       {"quantization_config", {{"bits", 4}}, R"(is {"bits":4}; accepted: no such field)"},
+      {"quantization_config", {{"load_in_4bit", true}}, "bnb_4bit_quant_type nf4"},
+      {"quantization_config", {{"quant_method", "gptq"}, {"load_in_8bit", true}}, "bitsandbytes'"},
       {"sliding_window", 4096, "sliding_window is 4096; accepted: no such field"},
       {"per_layer_config", {{"0", 1}}, "accepted: no such field"},
       {"torch_dtype", "float8_e4m3fn", R"(accepted: "float32", "bfloat16", "float16")"},

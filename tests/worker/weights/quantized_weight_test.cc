@@ -57,8 +57,9 @@ QuantizedWeight Made(Device& device, const Parameter& parameter, const OwnedMatr
     std::memcpy(piece.data, w.bytes.data() + first * size, static_cast<size_t>(piece.bytes()));
     return absl::OkStatus();
   };
-  auto made = QuantizedWeight::Make(device, parameter, read);
+  auto made = QuantizedWeight::Allocate(device, parameter);
   EXPECT_TRUE(made.ok()) << made.status();
+  EXPECT_TRUE(made->Fill(device, parameter, read).ok());
   return *std::move(made);
 }
 
@@ -154,8 +155,9 @@ TEST(QuantizedWeightTest, AReaderThatFailsIsHeard) {
   const OwnedMatrix w = Drawn({64, 64}, DType::kF32);
   for (const Quantization kind : {Quantization::kNf4, Quantization::kInt8}) {
     const auto read = [](int64_t, const View&) { return absl::DataLossError("torn"); };
-    EXPECT_EQ(QuantizedWeight::Make(TestDevice(), ParameterOf(kind, w), read).status(),
-              absl::DataLossError("torn"));
+    const Parameter parameter = ParameterOf(kind, w);
+    const QuantizedWeight made = QuantizedWeight::Allocate(TestDevice(), parameter).value();
+    EXPECT_EQ(made.Fill(TestDevice(), parameter, read), absl::DataLossError("torn"));
   }
 }
 

@@ -6,8 +6,8 @@
 
 namespace snug::program {
 
-// How an assignment names a base that a job made: "jobs/ID", or of its checkpoint
-// "jobs/ID/checkpoints/STEP".
+// How an assignment names a base that a job made: "jobs/JOB", or of its checkpoint
+// "jobs/JOB/checkpoints/STEP", where JOB is an id, or the name of another tenant's job.
 inline constexpr char kJobsPrefix[] = "jobs/";
 
 struct BaseModel {

@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "worker/program/encoder_traits.h"
 #include "worker/program/files/json.h"
+#include "worker/program/files/packed_tensors.h"
 #include "worker/program/files/safetensors.h"
 
 namespace snug::program {
@@ -49,21 +50,28 @@ class Comparison {
   explicit Comparison(const TensorIndex& index) : index_(index) {}
 
   void Expect(const std::string& key, const std::vector<int64_t>& shape) {
-    expected_.insert(key);
-    const auto found = index_.find(key);
-    if (found == index_.end()) {
-      missing_.Add(absl::StrCat(Quote(key), " ", Shape(shape)));
-      return;
-    }
-    const TensorEntry& entry = found->second;
+    const TensorEntry* found = Find(key, shape);
+    if (found == nullptr) return;
+    const TensorEntry& entry = *found;
     if (entry.shape != shape) {
       shape_.Add(absl::StrCat(Quote(key), " is ", Shape(entry.shape), ", expected ", Shape(shape),
                               ", in ", entry.file));
     }
-    if (!IsFloat(entry.dtype)) {
+    if (entry.packed != nullptr || !IsFloat(entry.dtype)) {
       dtype_.Add(absl::StrCat(Quote(key), " is ", entry.dtype, ", expected F32, BF16 or F16, in ",
                               entry.file));
     }
+  }
+
+  // A matrix of files that have such in codes.
+  void ExpectCodes(const Parameter& parameter) {
+    const TensorEntry* entry = Find(parameter.key, parameter.shape);
+    if (entry == nullptr) return;
+    const std::string wrong = entry->packed == nullptr
+                                  ? absl::StrCat(entry->dtype, ", expected codes as of the others")
+                                  : WrongCodes(parameter, *entry);
+    if (!wrong.empty())
+      dtype_.Add(absl::StrCat(Quote(parameter.key), " is ", wrong, ", in ", entry->file));
   }
 
   // Of two names for one matrix.
@@ -92,6 +100,15 @@ class Comparison {
   }
 
  private:
+  // Null: it is missing, which is noted.
+  const TensorEntry* Find(const std::string& key, const std::vector<int64_t>& shape) {
+    expected_.insert(key);
+    const auto found = index_.find(key);
+    if (found != index_.end()) return &found->second;
+    missing_.Add(absl::StrCat(Quote(key), " ", Shape(shape)));
+    return nullptr;
+  }
+
   const TensorIndex& index_;
   std::set<std::string> expected_;
   Mistakes missing_{"missing"};
@@ -152,6 +169,11 @@ absl::Status CheckModel(const Program& program, const TensorIndex& index, int64_
   for (const Parameter& parameter : program.parameters) {
     const bool absent = !index.contains(parameter.key) || ReplacesHead(program.config, parameter);
     if (parameter.adapter || (may_draw && absent && IsDrawn(program.config, parameter))) continue;
+    if (config.quantization != Quantization::kNone &&
+        parameter.quantization != Quantization::kNone) {
+      comparison.ExpectCodes(parameter);
+      continue;
+    }
     std::vector<int64_t> shape = parameter.shape;
     if (IsTable(parameter)) shape.front() = vocabulary;
     comparison.Expect(parameter.key, shape);

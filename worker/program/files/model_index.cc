@@ -14,6 +14,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/program/encoder_traits.h"
 #include "worker/program/files/json.h"
+#include "worker/program/files/packed_tensors.h"
 #include "worker/program/files/regular_file.h"
 #include "worker/program/files/safetensors.h"
 
@@ -140,6 +141,7 @@ absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir) {
 absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir,
                                            const ModelConfig& config) {
   ASSIGN_OR_RETURN(TensorIndex index, ReadModelIndex(model_dir));
+  ASSIGN_OR_RETURN(index, WithPacked(std::move(index), config.quantization));
   const auto has = [&](const std::string& prefix) {
     const auto first = index.lower_bound(prefix);
     return first != index.end() && absl::StartsWith(first->first, prefix);
