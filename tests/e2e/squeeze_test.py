@@ -9,6 +9,7 @@ from tests.harness.daemon import ENDED, Daemon, wait_for
 from tests.harness.long_set import in_the_long_set
 
 STEPS = 300
+MARGIN = 1.05
 FREE = "memory.stash={}"  # Nothing is pinned.
 # One thread, as many as undisturbed: nothing rounds differently.
 SETTINGS = "devices:\n- {name: cpu:0, capacity: 4GiB, threads_per_job: 1}\n"
@@ -37,17 +38,18 @@ class SqueezeTest(unittest.TestCase):
         return wait_for(obeyed, f"{words} to be obeyed")
 
     def same_bits(self, job):
-        """Bytes within which the fastest of the job's plans has no loop over rows: sums of rows in
-        parts round differently. Of the plans that an order takes one of; for a budget `snug plan`
-        finds others."""
+        """Bytes within which the fastest of the job's plans has no loop over rows, by more than the
+        rates of two lives of a daemon differ: sums of rows in parts round differently. Of the plans
+        that an order takes one of; for a budget `snug plan` finds others."""
         plans = self.daemon.json("plan", *job)["plans"]
 
-        def fastest_within(size):
+        def fastest_within(size, loops):
             fits = (plan for plan in plans if int(plan["peak_bytes"]) <= size)
-            return min(fits, key=lambda plan: plan["step_seconds"])
+            seconds = (plan["step_seconds"] for plan in fits if ("chunk" in plan["kinds"]) == loops)
+            return min(seconds, default=float("inf"))
 
         sizes = sorted({int(plan["peak_bytes"]) for plan in plans})[:-1]
-        return [size for size in sizes if "chunk" not in fastest_within(size)["kinds"]]
+        return [s for s in sizes if fastest_within(s, False) * MARGIN < fastest_within(s, True)]
 
     def check(self, job):
         undisturbed = runs.Undisturbed(self.daemon, job, STEPS)
@@ -55,14 +57,18 @@ class SqueezeTest(unittest.TestCase):
         self.assertGreater(len(sizes), 2)
         name = self.daemon.submit(*job)
         self.daemon.wait_step(name, 1)
-        count = 0
+        count, taken = 0, set()
         while self.daemon.job(name)["state"] not in ENDED:
             for words in (["squeeze", name, self.random.choice(sizes)], ["relax", name]):
                 now = self.change(name, count + 1, *words)
                 count = now["plan_changes"]["count"]
+                taken.add(now["memory"]["plan"])
                 measured = int(now["memory"]["measured_peak_bytes"])
                 self.assertLessEqual(measured, int(now["memory"]["budget_bytes"]))
-        changes = undisturbed.check(self, self.daemon, name, epoch=1)["plan_changes"]
+        # Rates may have changed meanwhile, on a busy machine, and with them what is fastest.
+        loops = sorted(plan for plan in taken if "chunk" in plan)
+        with self.subTest(loops=loops):
+            changes = undisturbed.check(self, self.daemon, name, 1, bits=not loops)["plan_changes"]
         self.assertGreaterEqual(changes["count"], 2)  # On a busy machine no more.
         for each in changes["changes"]:
             self.assertLessEqual(int(each["measured_bytes"]), int(each["bytes"]))
