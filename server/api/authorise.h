@@ -17,7 +17,7 @@ namespace snug::server {
 absl::Status MayCall(const std::optional<Principal>& principal, absl::string_view method);
 
 // The key of the job that the call is about, of which `job` is the id, an unambiguous beginning of
-// it, the name or the key; empty for a method that names none. As MayCall; and NOT_FOUND: no
+// it, the name or ID.TENANT; empty for a method that names none. As MayCall; and NOT_FOUND: no
 // such job, or none that is his, in the same words.
 absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
                                       absl::string_view method, const std::string& job,

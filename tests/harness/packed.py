@@ -69,6 +69,15 @@ def in_groups(x, size):
     return torch.nn.functional.pad(x, (0, -len(x) % size)).view(-1, size)
 
 
+def double_quantised(absmax):
+    """Codes of 8 bits of scales' distances from their mean, scales of their groups, the mean."""
+    mean = absmax.double().mean().float()
+    groups = in_groups(absmax - mean, GROUP)
+    scales = groups.abs().amax(1)
+    codes = nearest(groups / scales.clamp_min(1e-30)[:, None], dynamic_map(True).float())
+    return codes.flatten()[: len(absmax)], scales, mean
+
+
 def nf4_parts(key, weight, nested=True):
     """The tensors of a matrix in 4 bits; `nested`: its scales are in 8."""
     flat = weight.float().flatten()
@@ -84,17 +93,10 @@ def nf4_parts(key, weight, nested=True):
     }
     parts = {key: ((codes[::2] << 4) | codes[1::2])[:, None], f"{key}.quant_map": NF4.clone()}
     if nested:
-        levels = dynamic_map(True).float()
-        mean = absmax.double().mean().float()
-        groups = in_groups(absmax - mean, GROUP)
-        scales = groups.abs().amax(1)
-        parts[f"{key}.absmax"] = (
-            nearest(groups / scales.clamp_min(1e-30)[:, None], levels)
-            .flatten()[: len(absmax)]
-            .to(torch.uint8)
-        )
+        of_scales, scales, mean = double_quantised(absmax)
+        parts[f"{key}.absmax"] = of_scales.to(torch.uint8)
         parts[f"{key}.nested_absmax"] = scales
-        parts[f"{key}.nested_quant_map"] = levels
+        parts[f"{key}.nested_quant_map"] = dynamic_map(True).float()
         state |= {
             "nested_blocksize": GROUP,
             "nested_dtype": "float32",

@@ -22,14 +22,11 @@ CASES = (
 )
 
 
-def double_quantised(absmax):
-    """Scales as 8 bits of their distance from the mean leave them."""
+def scales_of(absmax):
+    """What double quantisation leaves of scales."""
+    codes, scales, mean = packed.double_quantised(absmax)
     levels = packed.dynamic_map(True).float()
-    offset = absmax.double().mean().float()
-    groups = packed.in_groups(absmax - offset, packed.GROUP)
-    scale = groups.abs().amax(1, keepdim=True)
-    codes = packed.nearest(groups / scale.clamp_min(1e-30), levels)
-    return (levels[codes] * scale).flatten()[: len(absmax)] + offset
+    return levels[codes] * scales.repeat_interleave(packed.GROUP)[: len(codes)] + mean
 
 
 def nf4(weight):
@@ -38,7 +35,7 @@ def nf4(weight):
     blocks = packed.in_groups(flat, packed.BLOCK)
     absmax = blocks.abs().amax(1)
     codes = packed.nearest(blocks / absmax.clamp_min(1e-30)[:, None], packed.NF4)
-    values = packed.NF4[codes] * double_quantised(absmax)[:, None]
+    values = packed.NF4[codes] * scales_of(absmax)[:, None]
     return values.flatten()[: len(flat)].view_as(weight)
 
 
