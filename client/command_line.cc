@@ -2,10 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
 #include <sstream>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -13,6 +11,7 @@
 #include "client/job_file.h"
 #include "client/json.h"
 #include "proto/snug/bytes.h"
+#include "proto/snug/duration.h"
 #include "proto/snug/key_hint.h"
 #include "proto/snug/version.h"
 
@@ -113,18 +112,13 @@ void AddChanges(CLI::App* app, CommandLine* line) {
       ->required();
 }
 
-// 30d, 12h, 45m or 90s, as seconds.
+// 30d, 12h, 90m or 45s, as seconds.
 CLI::Validator SomeTime() {
   return CLI::Validator(
       [](std::string& text) {
-        const std::map<char, int64_t> units = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
-        const auto unit = text.empty() ? units.end() : units.find(text.back());
-        int64_t count = 0;
-        if (unit == units.end() ||
-            !absl::SimpleAtoi(absl::string_view(text).substr(0, text.size() - 1), &count) ||
-            count <= 0 || count > 1'000'000'000)
-          return std::string("is no time: 30d, 12h, 45m or 90s");
-        text = absl::StrCat(count * unit->second);
+        const absl::StatusOr<int64_t> seconds = ParseSeconds(text);
+        if (!seconds.ok()) return std::string(seconds.status().message());
+        text = absl::StrCat(*seconds);
         return std::string();
       },
       "TIME");

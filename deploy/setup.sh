@@ -86,6 +86,8 @@ install_packages <deploy/packages.txt
 [ "${1:---all}" != --long ] ||
   printf '%s\n' chromium clang libclang-rt-14-dev librsvg2-bin mmdebstrap systemd-container tmux |
     install_packages
+# What control groups of version 2 hold workers to is tested in a Linux of its own.
+[ "${1:---all}" = --product ] || install_packages <<<user-mode-linux
 make_venv
 install_requirements "${1:---all}"
 [ "${1:---all}" = --product ] || install_prometheus

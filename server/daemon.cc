@@ -27,6 +27,7 @@
 #include "server/node/descriptors.h"
 #include "server/node/forked_child.h"
 #include "server/node/known_gpus.h"
+#include "server/node/local_disk.h"
 #include "server/node/local_node.h"
 #include "server/node/measure.h"
 #include "server/node/unix_socket.h"
@@ -134,6 +135,7 @@ Daemon::~Daemon() {
 
 absl::Status Daemon::TakeState() {
   RETURN_IF_ERROR(MakeFolder(config_.state_dir(), 0700));
+  RETURN_IF_ERROR(CheckLocalDisk(config_.state_dir()));
   ASSIGN_OR_RETURN(lock_, LockState(config_.state_dir()));
   RETURN_IF_ERROR(MakeFolder(config_.state_dir() + "/datasets", 0700));
   RETURN_IF_ERROR(MakeFolder(config_.state_dir() + "/jobs", 0700));
@@ -267,7 +269,7 @@ absl::StatusOr<std::vector<Device>> Daemon::FindDevices() {
 absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threads prepares) {
   pool_ = std::make_unique<TaskPool>(kApiThreads);
   checks_ = std::make_unique<FairPool>(
-      FairPool::Threads{.any = kCheckThreads, .waiting = kMaxWaitingChecks});
+      FairPool::Threads{.any = kCheckThreads, .small = 1, .waiting = kMaxWaitingChecks});
   advisor_ = std::make_unique<Advisor>(
       index_, *preparer_, *inspector_,
       Advisor::Settings{

@@ -16,6 +16,7 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
+#include "server/node/descriptors.h"
 #include "server/node/framing.h"
 #include "server/node/outcome.h"
 #include "server/node/unix_socket.h"
@@ -147,10 +148,9 @@ absl::StatusOr<int> AnswerWorker::AwaitDial(const std::function<bool()>& cancell
   while (!cancelled()) {
     const bool gone = watch_->Look() == Liveness::kGone;  // Asked before: it may have dialled.
     if (AwaitBytes(listener_, kLook)) {
-      const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      const int fd = AcceptOrPause(listener_, SOCK_CLOEXEC);
       if (fd >= 0 && SaysItsNonce(fd)) return fd;
       if (fd >= 0) close(fd);
-      if (fd < 0) absl::SleepFor(kLook);  // As where no descriptors are left: it goes on waiting.
     } else if (gone) {
       return WhyItEnded();
     }

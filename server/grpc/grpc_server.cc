@@ -13,7 +13,9 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/snug/duration.h"
 #include "proto/snug/status_macros.h"
 #include "server/grpc/tls.h"
 #include "server/node/descriptors.h"
@@ -27,11 +29,11 @@ namespace {
 constexpr mode_t kSocketMode = 0660;  // The group may use the service: the socket is the identity.
 constexpr int kMaxReceiveBytes = 4 << 20;
 constexpr int kMaxMetadataBytes = 8 << 10;
-constexpr int kMaxConcurrentStreams = 100;  // Per connection.
-constexpr int kMaxIdleMs = 10 * 60'000;     // Without a call; clients dial again by themselves.
-constexpr int kMaxAgeMs = 12 * 3600'000;    // Who was let in is looked at anew.
-constexpr int kHandshakeMs = 10'000;        // Of TLS and HTTP/2.
-constexpr int kPingMs = 5 * 60'000;         // While a call lasts: whether the client is there.
+constexpr int kMaxConcurrentStreams = 100;   // Per connection.
+constexpr int kMaxIdleMs = 10 * 60'000;      // Without a call; clients dial again by themselves.
+constexpr int kMostAgeSeconds = 20 * 86400;  // gRPC counts it in milliseconds of an int.
+constexpr int kHandshakeMs = 10'000;         // Of TLS and HTTP/2.
+constexpr int kPingMs = 5 * 60'000;          // While a call lasts: whether the client is there.
 constexpr int kPingAnswerMs = 20'000;
 constexpr int kReviewMs = 10'000;      // Between looks at who has streams open.
 constexpr int kStrangersMs = 250;      // Between looks at what strangers send.
@@ -41,9 +43,19 @@ constexpr size_t kQuotaBytes = 256 << 20;
 constexpr int kBlockingThreads = 16;
 // Of all addresses together, so that there is always room on the unix socket.
 constexpr ConnectionLimits kTlsLimits = {.in_all = 1000, .of_a_user = 200};
-constexpr absl::Duration kNoDescriptorsPause = absl::Milliseconds(50);
 
-void SetLimits(grpc::ServerBuilder& builder) {
+absl::StatusOr<int> MaxAgeMs(const v1::DaemonConfig& config) {
+  const absl::StatusOr<int64_t> seconds = ParseSeconds(config.max_connection_age());
+  if (!seconds.ok())
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_connection_age: ", seconds.status().message()));
+  if (*seconds > kMostAgeSeconds)
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_connection_age: ", *seconds, " s is more than 20d, which is the limit"));
+  return static_cast<int>(*seconds * 1000);
+}
+
+void SetLimits(int max_age_ms, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   // A message is unpacked whole before its size is looked at: 4 MiB may become 4 GiB.
   for (const grpc_compression_algorithm packed : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE})
@@ -51,7 +63,7 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleMs);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, kMaxAgeMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, max_age_ms);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
@@ -59,12 +71,6 @@ void SetLimits(grpc::ServerBuilder& builder) {
   grpc::ResourceQuota quota("snugd");
   quota.Resize(kQuotaBytes).SetMaxThreads(kBlockingThreads);
   builder.SetResourceQuota(quota);
-}
-
-// None of this process is left: it serves no more until some come back.
-void PauseIfNone(int error) {
-  if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
-    absl::SleepFor(kNoDescriptorsPause);
 }
 
 }  // namespace
@@ -95,10 +101,11 @@ GrpcServer::GrpcServer(std::string socket, int listener, Peers& peers, Strangers
 
 absl::Status GrpcServer::Build(const v1::DaemonConfig& config, grpc::Service& service) {
   using Builder = grpc::ServerBuilder;
+  ASSIGN_OR_RETURN(const int max_age_ms, MaxAgeMs(config));
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();  // Before there is a builder.
   Builder builder;
-  SetLimits(builder);
+  SetLimits(max_age_ms, builder);
   builder.RegisterService(&service);
   for (const v1::ListenConfig& listen : config.listen()) {
     ASSIGN_OR_RETURN(const auto credentials, TlsCredentials(listen));
@@ -158,8 +165,8 @@ void GrpcServer::ReviewStrangers() {
 }
 
 void GrpcServer::AcceptLocal() {
-  int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return PauseIfNone(errno);
+  int fd = AcceptOrPause(listener_, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return;
   fd = peers_.Adopt(fd);
   if (fd >= 0 && IsSpareDescriptor(fd) && connections_.Admit(fd))
     grpc::AddInsecureChannelFromFd(server_.get(), fd);
@@ -168,8 +175,8 @@ void GrpcServer::AcceptLocal() {
 }
 
 void GrpcServer::AcceptTls(Address& address) {
-  const int fd = accept4(address.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return PauseIfNone(errno);
+  const int fd = AcceptOrPause(address.listener, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return;
   if (!IsSpareDescriptor(fd) || !tls_connections_.Admit(fd) || !strangers_.Admit(fd, SinceBoot())) {
     close(fd);
     return;

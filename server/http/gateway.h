@@ -45,6 +45,9 @@ class Gateway {
     return std::move(reply->response);
   }
 
+  // Whether the secret lets anybody in: before more of a request is read than its head.
+  absl::Status Check(const std::string& secret) const { return Enter(secret).status(); }
+
   // An upload, begun by its name.
   absl::StatusOr<std::unique_ptr<FileUpload>> Upload(const std::string& secret,
                                                      const std::string& filename) const;

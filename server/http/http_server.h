@@ -2,11 +2,9 @@
 #ifndef SERVER_HTTP_HTTP_SERVER_H_
 #define SERVER_HTTP_HTTP_SERVER_H_
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "absl/status/statusor.h"
 #include "snug/v1/config.pb.h"
@@ -17,6 +15,7 @@ class Server;
 
 namespace snug::server {
 
+class Acceptor;
 class Metrics;
 
 class HttpServer {
@@ -41,11 +40,9 @@ class HttpServer {
   absl::Status Serve(const std::string& host, int port, const Routes& routes);
 
   v1::ListenConfig config_;  // Over TLS: what each handshake looks up.
-  std::unique_ptr<httplib::Server> server_;
   std::string host_;
   int port_ = 0;
-  std::atomic<bool> ended_ = false;  // It serves no more.
-  std::thread thread_;
+  std::unique_ptr<Acceptor> server_;  // Its threads use what is above.
 };
 
 // Whether who shows this secret may read the metrics of all jobs.

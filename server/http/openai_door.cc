@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/http/connection.h"
 #include "server/http/openai_objects.h"
 #include "server/http/requests.h"
 #include "server/job/job_key.h"
@@ -72,9 +73,12 @@ absl::Status EachPage(Request request, const Ask& ask, const Add& add) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> BodyOf(const httplib::ContentReader& content) {
+absl::StatusOr<std::string> BodyOf(const httplib::Request& request,
+                                   const httplib::ContentReader& content) {
+  if (request.is_multipart_form_data()) return absl::InvalidArgumentError("no form is expected");
   std::string body;
   const auto take = [&](const char* data, size_t bytes) {
+    Connection::Take(bytes);
     body.append(data, std::min(bytes, kMaxBodyBytes + 1 - body.size()));
     return body.size() <= kMaxBodyBytes;
   };
@@ -98,6 +102,7 @@ class Form {
   }
 
   bool Take(const char* data, size_t bytes) {
+    Connection::Take(bytes);
     if (name_ == "file") {
       if (status_.ok()) status_ = upload_->Append({data, bytes});
       return status_.ok();
@@ -201,7 +206,7 @@ void OpenAiDoor::ServeJobs(httplib::Server& server) {
   };
   server.Post(kJobs, [this](const httplib::Request& request, httplib::Response& response,
                             const httplib::ContentReader& content) {
-    Respond(CreateJob(BearerOf(request), content), response);
+    Respond(CreateJob(BearerOf(request), request, content), response);
   });
   get(kJobs, [this](const std::string& secret, const httplib::Request& request) {
     return ListJobs(secret, request);
@@ -245,22 +250,26 @@ void OpenAiDoor::ServeChange(httplib::Server& server, const char* verb,
       absl::StrCat(kJobs, kId, "/", verb),
       [this, method](const httplib::Request& request, httplib::Response& response,
                      const httplib::ContentReader& content) {
-        const absl::StatusOr<std::string> body = BodyOf(content);
+        const std::string secret = BearerOf(request);
+        if (const absl::Status let_in = gateway_.Check(secret); !let_in.ok())
+          return Respond(let_in, response);
+        const absl::StatusOr<std::string> body = BodyOf(request, content);
         if (!body.ok()) return Respond(body.status(), response);
         Request call;
         call.set_id(request.matches[1]);
-        const auto job = gateway_.Call(method, BearerOf(request), call);
+        const auto job = gateway_.Call(method, secret, call);
         Respond(job.ok() ? Reply(JobObject(*job, IdAskedFor(request, *job))) : Reply(job.status()),
                 response);
       });
 }
 
-OpenAiDoor::Reply OpenAiDoor::CreateJob(const std::string& secret,
+OpenAiDoor::Reply OpenAiDoor::CreateJob(const std::string& secret, const httplib::Request& request,
                                         const httplib::ContentReader& content) const {
-  ASSIGN_OR_RETURN(const std::string body, BodyOf(content));
-  v1::CreateJobRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_spec(), SpecOf(body));
-  ASSIGN_OR_RETURN(const v1::Job job, gateway_.Call(&Api::CreateJob, secret, request));
+  RETURN_IF_ERROR(gateway_.Check(secret));
+  ASSIGN_OR_RETURN(const std::string body, BodyOf(request, content));
+  v1::CreateJobRequest create;
+  ASSIGN_OR_RETURN(*create.mutable_spec(), SpecOf(body));
+  ASSIGN_OR_RETURN(const v1::Job job, gateway_.Call(&Api::CreateJob, secret, create));
   return JobObject(job);
 }
 
@@ -283,6 +292,7 @@ OpenAiDoor::Reply OpenAiDoor::Upload(const std::string& secret, const httplib::R
                                      const httplib::ContentReader& content) const {
   if (!request.is_multipart_form_data())
     return WrongParam("file", "is needed, in a form of several parts");
+  RETURN_IF_ERROR(gateway_.Check(secret));
   Form form(gateway_, secret);
   const bool whole =
       content([&](const httplib::MultipartFormData& part) { return form.Begin(part); },

@@ -47,7 +47,8 @@ class OpenAiDoor {
   void ServeChange(httplib::Server& server, const char* verb,
                    void (Api::*method)(const Principal&, const Request&, Answer<v1::Job>));
 
-  Reply CreateJob(const std::string& secret, const httplib::ContentReader& content) const;
+  Reply CreateJob(const std::string& secret, const httplib::Request& request,
+                  const httplib::ContentReader& content) const;
   Reply ListJobs(const std::string& secret, const httplib::Request& request) const;
   Reply Upload(const std::string& secret, const httplib::Request& request,
                const httplib::ContentReader& content) const;

@@ -2,18 +2,22 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 
 namespace snug::server {
 namespace {
 
 constexpr int kReserve = 64;
+constexpr absl::Duration kNoDescriptorsPause = absl::Milliseconds(50);
 constexpr int kPerLoan = 8;  // A folder, two files, a pipe's ends, a process, and a start's own.
 
 class Reserve {
@@ -83,6 +87,14 @@ int ReserveDescriptors() {
 }
 
 bool IsSpareDescriptor(int fd) { return fd < TheReserve().first(); }
+
+int AcceptOrPause(int listener, int flags) {
+  const int fd = accept4(listener, nullptr, nullptr, flags);
+  if (fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM))
+    return fd;
+  absl::SleepFor(kNoDescriptorsPause);
+  return -1;
+}
 
 DescriptorLoan::DescriptorLoan() { TheReserve().Lend(); }
 DescriptorLoan::~DescriptorLoan() { TheReserve().End(); }

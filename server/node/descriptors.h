@@ -19,6 +19,10 @@ int ReserveDescriptors();
 // Whether a descriptor that was just accepted may be kept: it is none of the reserve's.
 bool IsSpareDescriptor(int fd);
 
+// accept4. Where this process or the machine has no descriptors left it fails 50 ms later: the
+// connection stays in the listener's queue, and a loop that calls this at once again does not spin.
+int AcceptOrPause(int listener, int flags);
+
 // Some of the reserve for what is opened while this lives. Loans may be nested and held by several
 // threads; a loan that finds the reserve lent out is empty, and opening fails as it would have.
 class DescriptorLoan {

@@ -103,8 +103,8 @@ absl::Status LocalNode::KillOrphans(const EndedAttempt& ended,
     if (signalled.ok() && *signalled == 0) return absl::OkStatus();
     absl::SleepFor(kKillPause);
   }
-  return absl::UnavailableError(
-      absl::StrCat("processes of ", attempt_dir, " do not die: its bytes stay reserved"));
+  return absl::DeadlineExceededError(
+      absl::StrCat("processes of ", attempt_dir, " do not end, though they were killed"));
 }
 
 GpuUses LocalNode::LookAtGpus(const std::vector<Device>& devices) {

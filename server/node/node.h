@@ -69,8 +69,8 @@ class Node {
 
   // After its end. When this returns OK nothing runs in its name any more, and its folder of output
   // and its job's checkpoints are where the daemon keeps them (attempt_files.h). It may take
-  // seconds, and may be called from any thread. UNAVAILABLE: a process does not die, or cannot be
-  // looked at now.
+  // seconds, and may be called from any thread. DEADLINE_EXCEEDED: a process does not end, though
+  // it was killed. UNAVAILABLE: it cannot be looked at now.
   struct EndedAttempt {
     AttemptIdentity identity;
     std::string boot_id;

@@ -6,6 +6,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/artifact/job_origins.h"
 #include "server/artifact/output.h"
+#include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/transient.h"
 #include "server/node/descriptors.h"
@@ -15,6 +16,8 @@
 
 namespace snug::server {
 namespace {
+
+constexpr const char* kUndying = "PROCESS_UNDYING";
 
 // What looking at an attempt that has ended needs, copied: its entry may be gone then.
 struct Ended {
@@ -42,13 +45,15 @@ absl::StatusOr<ArtifactRecord> OutputOf(const Ended& ended, const v1::WorkerResu
 
 absl::StatusOr<ClosedAttempt> LookAt(const Ended& ended, Node& node, const std::string& state_dir,
                                      const JobIndex& index, Inspector& inspector) {
-  ASSIGN_OR_RETURN(const AttemptRemains remains, node.Collect(ended.attempt));
+  const absl::StatusOr<AttemptRemains> remains = node.Collect(ended.attempt);
+  if (absl::IsDeadlineExceeded(remains.status())) return WithReason(remains.status(), kUndying);
+  RETURN_IF_ERROR(remains.status());
   const DescriptorLoan loan;
   // What cannot be read now is no verdict: a success would be taken for a loss.
-  for (const absl::Status& read : {remains.exit.status(), remains.result.status()})
+  for (const absl::Status& read : {remains->exit.status(), remains->result.status()})
     if (!read.ok() && !absl::IsDataLoss(read)) return read;
   ClosedAttempt closed;
-  closed.outcome = Judge(remains.exit, remains.result);
+  closed.outcome = Judge(remains->exit, remains->result);
   DropAbsurd(closed.outcome.result, MaxSteps(ended.job.job));
   if (closed.outcome.ending == Ending::kSucceeded) {
     closed.output = OutputOf(ended, closed.outcome.result, state_dir, index, inspector);
@@ -112,6 +117,7 @@ void Closing::OnLookedAt(const std::string& id, int epoch, absl::StatusOr<Closed
   core_.in_hand.Forget(id);
   entry->attempt->end.stage = AttemptEnd::Stage::kGone;
   absl::Status status = closed.status();
+  ShowUndying(*entry, ReasonOf(status) == kUndying);
   if (status.ok()) {
     closed->not_started = entry->attempt->not_started;
     closed->moves = core_.board.MovesOff(*entry);
@@ -122,6 +128,19 @@ void Closing::OnLookedAt(const std::string& id, int epoch, absl::StatusOr<Closed
   // The rows still say that the attempt is open, so a later tick tries again.
   entry->attempt->end.close_again = SinceBoot() + core_.settings.limits.close_again;
   spdlog::error("job {}: closing attempt {}: {}", id, epoch, status.message());
+}
+
+// Such a process waits in the kernel, for a disk or a driver. A GPU takes no new jobs meanwhile.
+void Closing::ShowUndying(Entry& entry, bool undying) {
+  if (std::exchange(entry.attempt->undying, undying) == undying) return;
+  core_.needs_round = true;
+  if (undying) {
+    entry.record.job.set_reason(
+        absl::StrCat("a process of attempt ", entry.attempt->record.epoch,
+                     " does not end, though it was killed: its bytes stay reserved"));
+    core_.Show(entry);
+  }
+  core_.board.Show();
 }
 
 // What is known of the job's checkpoints, and how far it came, holds whether or not the end can be

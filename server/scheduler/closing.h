@@ -24,6 +24,7 @@ class Closing {
 
  private:
   void OnLookedAt(const std::string& id, int epoch, absl::StatusOr<ClosedAttempt> closed);
+  void ShowUndying(Entry& entry, bool undying);
   absl::Status Finish(Entry& entry, const ClosedAttempt& closed);
 
   SchedulerCore& core_;

@@ -122,7 +122,19 @@ std::vector<DeviceState> DeviceBoard::States() const {
   return states;
 }
 
+// A GPU whose process cannot be ended may be what holds it.
 std::string DeviceBoard::TroubleOf(const Device& device) const {
+  std::string trouble = DriverTroubleOf(device);
+  if (!trouble.empty() || !device.is_gpu()) return trouble;
+  core_.EachAttended([&](const Entry& entry) {
+    const Device* at = core_.ledger.Find(entry.attempt->record.device);
+    if (entry.attempt->undying && at != nullptr && at->name == device.name)
+      trouble = "a process on it does not end, though it was killed";
+  });
+  return trouble;
+}
+
+std::string DeviceBoard::DriverTroubleOf(const Device& device) const {
   if (!device.is_gpu() || !core_.settings.node->WatchesGpus()) return "";
   if (gpus_silent_) return "the NVIDIA driver does not answer: it keeps a question waiting";
   const absl::StatusOr<GpuUse>* use = looks_.Find(device.name);
@@ -154,7 +166,8 @@ void DeviceBoard::LookAtGpus() {
 
 void DeviceBoard::OnGpusSeen(const GpuUses& uses) {
   std::map<std::string, std::string> before;
-  for (const auto& [device, use] : uses) before[device] = TroubleOf(*core_.ledger.Find(device));
+  for (const auto& [device, use] : uses)
+    before[device] = DriverTroubleOf(*core_.ledger.Find(device));
   if (!looks_.End(uses)) return;
   for (const auto& [device, use] : uses) {
     if (use.ok() && !before[device].empty()) spdlog::info("{}: can be used again", device);

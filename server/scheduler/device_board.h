@@ -39,7 +39,9 @@ class DeviceBoard {
   void Stop() { gpu_pool_.Stop(); }
 
  private:
+  // Why nothing new goes there; empty: nothing is the matter.
   std::string TroubleOf(const Device& device) const;
+  std::string DriverTroubleOf(const Device& device) const;
   void OnGpusSeen(const GpuUses& uses);
 
   SchedulerCore& core_;

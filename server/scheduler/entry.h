@@ -54,6 +54,7 @@ struct LiveAttempt {
   int64_t last_step = 0;       // That it reported in this life of the daemon.
   bool changes_plans = false;  // Its worker can, and has not refused to.
   int bad_messages = 0;
+  bool undying = false;  // The kernel cannot end a process of it: its bytes are not free.
 };
 
 struct Entry {

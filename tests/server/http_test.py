@@ -1,6 +1,7 @@
 """What the daemon serves over HTTP: metrics for everybody on loopback, the page and what it reads
 for who has a session or a token, as that caller, and nothing for a foreign page."""
 
+import contextlib
 import http.client
 import json
 import re
@@ -12,8 +13,10 @@ import urllib.parse
 
 from tests.harness.daemon import wait_for
 from tests.harness.fake_daemon import FakeDaemon
+from tests.server.tls_site import Site
 
 LONG = "steps=100000 step_ms=50"
+CLOSED_S = 20  # The daemon waits 10 s for a client; a busy machine takes longer.
 
 
 class HttpTest(unittest.TestCase):
@@ -152,6 +155,131 @@ class HttpTest(unittest.TestCase):
             if not address.startswith("127."):
                 with self.assertRaises(OSError, msg=address):
                     socket.create_connection((address, self.url.port), timeout=2).close()
+
+
+def drips(connection, byte=b"x"):
+    """Sends a byte; whether the other side has left the connection open."""
+    try:
+        connection.setblocking(False)
+        connection.sendall(byte)
+        return connection.recv(4096) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+class SlowTest(unittest.TestCase):
+    """Clients that take their time."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = FakeDaemon()
+        cls.addClassCleanup(cls.daemon.close)
+        url = urllib.parse.urlsplit(cls.daemon.json("open")["url"])
+        cls.place = (url.hostname, url.port)
+        cls.secret = urllib.parse.parse_qs(url.query)["session"][0]
+
+    def connection(self, head):
+        connection = socket.create_connection(self.place, timeout=20)
+        self.addCleanup(connection.close)
+        connection.sendall(head.encode())
+        return connection
+
+    def post(self, size):
+        """A request whose body is still to come."""
+        return self.connection(
+            f"POST /v1/fine_tuning/jobs HTTP/1.1\r\nHost: localhost\r\n"
+            f"Authorization: Bearer {self.secret}\r\nContent-Length: {size}\r\n\r\n"
+        )
+
+    # F-78: more than there are threads, from the one address that all of this machine have.
+    def test_f78_a_hundred_connections_that_drip(self):
+        slow = [self.connection("GET /metrics HTTP/1.1\r\nX-Slow: ") for _ in range(100)]
+        began = time.monotonic()
+        while slow:
+            self.assertLess(time.monotonic() - began, CLOSED_S, len(slow))
+            asked = time.monotonic()
+            self.assertIn("snug_jobs", self.daemon.metrics())
+            self.assertLess(time.monotonic() - asked, 2)
+            time.sleep(1)
+            slow = [one for one in slow if drips(one)]
+
+    # F-78: the one that is slow takes longer than the other is waited for.
+    def test_f78_a_body_that_drips_and_one_that_is_slow(self):
+        piece, pieces = b"x" * 8192, 26
+        slow, drip = self.post(len(piece) * pieces), self.post(1000)
+        for _ in range(pieces):
+            time.sleep(0.5)
+            slow.sendall(piece)
+            drips(drip)
+        response = http.client.HTTPResponse(slow)
+        response.begin()
+        self.assertEqual(response.status, 400)  # It is no JSON.
+        self.assertNotIn("broke off", response.read().decode())
+        wait_for(lambda: not drips(drip), "the other to be closed", CLOSED_S - 13)
+
+    def test_a_head_that_never_ends_is_not_kept(self):
+        flood = self.connection("GET /metrics HTTP/1.1\r\n")
+        with contextlib.suppress(ConnectionError):
+            flood.sendall(b"A: b\r\n" * 20000)
+        wait_for(lambda: not drips(flood), "it to be closed", 5)
+
+    # They would be taken into memory whole.
+    def test_a_body_that_no_route_reads_is_not_read(self):
+        for request in ("PUT /v1/files", "PATCH /", "DELETE /v1/files/a", "POST /%0a"):
+            head = f"{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000000\r\n\r\n"
+            self.assertIn(b" 405 ", self.connection(head).recv(100), request)
+
+    # Of a request that is refused: its body would be the next request, through a proxy another's.
+    def test_a_body_is_never_the_next_request(self):
+        inner = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        peer = self.connection(
+            f"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(inner)}\r\n\r\n"
+            + inner
+        )
+        said = b""
+        while more := peer.recv(4096):
+            said += more
+        self.assertEqual(said.count(b"HTTP/1.1 "), 1, said)
+        self.assertIn(b"Connection: close", said)
+
+    # httplib's parser keeps what lies between two parts of a form.
+    def test_a_form_without_end_is_not_kept(self):
+        head = self.connection(
+            f"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000000\r\n"
+            f"Authorization: Bearer {self.secret}\r\n"
+            "Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
+            'Content-Disposition: form-data; name="purpose"\r\n\r\nfine-tune\r\n--x'
+        )
+        sent = 0
+        with self.assertRaises(OSError):
+            while sent < 1 << 28:
+                head.sendall(b"y" * 65536)
+                sent += 65536
+        self.assertLess(sent, 64 << 20)
+
+    # F-78: over TLS, where they never come to shake hands. One address leaves threads to others.
+    def test_f78_an_address_that_drips_over_tls(self):
+        site = Site()
+        self.addCleanup(site.close)
+        place, source = ("127.0.0.1", site.page_port()), ("127.0.0.2", 0)
+        slow = [socket.create_connection(place, 20, source) for _ in range(60)]
+        for one in slow:
+            self.addCleanup(one.close)
+        hello = iter(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100))
+        began, still_open = time.monotonic(), []
+        while slow:
+            self.assertLess(time.monotonic() - began, CLOSED_S, len(slow))
+            byte = bytes([next(hello)])
+            slow = [one for one in slow if drips(one, byte)]
+            still_open.append(len(slow))
+            asked = time.monotonic()
+            self.assertEqual(site.page("/metrics")[0], 401)
+            self.assertLess(time.monotonic() - asked, 2)
+            time.sleep(1)
+        self.assertLessEqual(still_open[1], 48)
+        self.assertGreater(still_open[1], 0)
 
 
 class EndsTest(unittest.TestCase):

@@ -20,12 +20,14 @@ from tests.server.wire_test import (
     DATA,
     END_HEADERS,
     ENDLESS_HEADER,
+    GOAWAY,
     HEADERS,
     MORE_OF_IT,
     PING,
     PREFACE,
     SETTINGS,
     frame,
+    kinds_of,
     literal,
 )
 
@@ -45,8 +47,10 @@ CREATE = (
 class SiteTest(unittest.TestCase):
     """What the tests of this file share."""
 
+    settings = ""  # More of the daemon's configuration.
+
     def setUp(self):
-        self.site = Site()
+        self.site = Site(settings=self.settings)
         self.addCleanup(self.site.close)
         self.user = self.site.token("red", "user")
 
@@ -65,6 +69,16 @@ class SiteTest(unittest.TestCase):
         channel = grpc.secure_channel(to, credentials, options=options)
         self.addCleanup(channel.close)
         return channel
+
+    def peer(self, address="127.0.0.1"):
+        """A connection over TLS, from that address, on which HTTP/2 is spoken by hand."""
+        trust = ssl.create_default_context(cafile=self.site.authority.certificate)
+        trust.set_alpn_protocols(["h2"])
+        plain = socket.create_connection(self.place(), 30, (address, 0))
+        self.addCleanup(plain.close)
+        peer = trust.wrap_socket(plain, server_hostname="127.0.0.1")
+        self.addCleanup(peer.close)
+        return peer
 
     def submitted(self, script):
         """A job of as many steps as the script has; its id."""
@@ -210,6 +224,32 @@ class RenewalTest(SiteTest):
         self.site.daemon.run("cancel", name)
 
 
+class AgeTest(SiteTest):
+    settings = "max_connection_age: 2s\n"
+
+    # The daemon's word for it is GOAWAY: no more calls here. Clients that know it lose nothing.
+    def test_a_connection_ends_with_its_age_and_clients_dial_again(self):
+        name = self.submitted(ENDLESS)
+        channel = self.channel(self.user)
+        watch = api.follow(channel, "WatchJob", id=name)
+        call = api.raw(channel, "ListJobs")
+        peer = self.peer()
+        peer.sendall(PREFACE + frame(SETTINGS))
+        begin = time.monotonic()
+        peer.settimeout(30)
+        heard = b""
+        while GOAWAY not in kinds_of(heard):
+            heard += peer.recv(4096) or self.fail(f"it was closed after {kinds_of(heard)}")
+            call(b"", timeout=60)
+        self.assertGreater(time.monotonic() - begin, 1)
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            call(b"", timeout=60)
+            time.sleep(0.1)
+        next(watch)
+        self.site.daemon.run("cancel", name)
+
+
 class SlowTest(SiteTest):
     """F-51: connections that never get to a call."""
 
@@ -255,13 +295,9 @@ class SlowTest(SiteTest):
     # nothing from others; gRPC of this version has no limit on how long a request may take.
     def test_f51_requests_that_never_end(self):
         idle = self.latency()
-        trust = ssl.create_default_context(cafile=self.site.authority.certificate)
-        trust.set_alpn_protocols(["h2"])
         slow = []
         for _ in range(5):
-            plain = socket.create_connection(self.place(), 30)
-            peer = trust.wrap_socket(plain, server_hostname="127.0.0.1")
-            self.addCleanup(peer.close)
+            peer = self.peer()
             peer.sendall(PREFACE + frame(SETTINGS))
             for stream in range(1, 200, 2):
                 peer.sendall(frame(HEADERS, CREATE, stream, END_HEADERS))
@@ -287,18 +323,8 @@ class SlowTest(SiteTest):
 
     # A stranger's header is read for a moment, and his address has to wait; others have not.
     def test_f53_a_header_that_never_ends(self):
-        trust = ssl.create_default_context(cafile=self.site.authority.certificate)
-        trust.set_alpn_protocols(["h2"])
-
-        def stranger(address):
-            plain = socket.create_connection(self.place(), 30, (address, 0))
-            self.addCleanup(plain.close)
-            peer = trust.wrap_socket(plain, server_hostname="127.0.0.1")
-            self.addCleanup(peer.close)
-            return peer
-
-        flood = stranger("127.0.0.2")
-        quiet = stranger("127.0.0.3")
+        flood = self.peer("127.0.0.2")
+        quiet = self.peer("127.0.0.3")
         quiet.sendall(PREFACE + frame(SETTINGS))
         flood.sendall(PREFACE + frame(SETTINGS) + ENDLESS_HEADER)
         sent, begin = 0, time.monotonic()
@@ -309,7 +335,7 @@ class SlowTest(SiteTest):
         self.assertLess(time.monotonic() - begin, 5)
         self.assertIn("and nobody who was let in", self.site.daemon.log.read_text())
         with self.assertRaises(OSError):
-            stranger("127.0.0.2")
+            self.peer("127.0.0.2")
         quiet.settimeout(10)
         quiet.sendall(frame(PING, b"stranger"))
         heard = b""

@@ -2,27 +2,51 @@
 costs another one its answer, nor the daemon its memory. The worker trains nothing.
 """
 
+import concurrent.futures
 import contextlib
 import pathlib
 import socket
 import struct
 import threading
+import time
 import unittest
 
 import grpc
+from tests.harness import api
 from tests.harness.fake_daemon import FakeDaemon
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 8, 9
-END_HEADERS = 4
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
+WINDOW_UPDATE, CONTINUATION = 8, 9
+END_HEADERS, ACK = 4, 1
 GROWTH_BYTES = 192 << 20  # Less than one message of test_f54 unpacked.
 LOUD = "steps=400 step_ms=5"
+RESETS, RESETS_AT_ONCE = 100_000, 500
+FLOOD_S = 300  # That it may take; some 10 s of two cores.
+ANSWER_S = 5  # Meanwhile, of anybody else's call: a thousand times what it takes alone.
 
 
 def frame(kind, payload=b"", stream=0, flags=0):
     """A frame of HTTP/2."""
     head = struct.pack(">I", len(payload))[1:] + bytes([kind, flags])
     return head + struct.pack(">I", stream) + payload
+
+
+def take_frames(heard):
+    """Kind and flags of each whole frame of what a peer has sent, in their order, and the rest."""
+    frames, at = [], 0
+    while at + 9 <= len(heard):
+        end = at + 9 + int.from_bytes(heard[at : at + 3], "big")
+        if end > len(heard):
+            break
+        frames.append((heard[at + 3], heard[at + 4]))
+        at = end
+    return frames, heard[at:]
+
+
+def kinds_of(heard):
+    """The frames' kinds of what a peer has sent from the beginning on, in their order."""
+    return [kind for kind, _ in take_frames(heard)[0]]
 
 
 def text(number, value):
@@ -46,12 +70,63 @@ REQUEST = (
     + literal(b":path", b"/snug.v1.FineTuning/ListJobs")
     + literal(b":authority", b"x")
 )
+CALL = REQUEST + literal(b"content-type", b"application/grpc") + literal(b"te", b"trailers")
 # Of a value of 64 MiB.
 ENDLESS_HEADER = frame(HEADERS, REQUEST + b"\x00\x01x\x7f\x80\x80\x80\x20", 1)
 MORE_OF_IT = frame(CONTINUATION, b"v" * 16_384, 1)
 
 
-class WireTest(unittest.TestCase):
+class Resets:
+    """So many calls, each taken back as soon as it is made. On a connection the streams' ids grow,
+    as they must: others are not heeded. Where the daemon ends a connection the next one goes on."""
+
+    def __init__(self, path, call):
+        self.path, self.call, self.sent, self.rest = str(path), call, 0, b""
+
+    def send_all(self):
+        """Returns when the daemon has read the last of them."""
+        ends = time.monotonic() + FLOOD_S
+        while self.sent < RESETS and time.monotonic() < ends:
+            with socket.socket(socket.AF_UNIX) as peer, contextlib.suppress(ConnectionError):
+                peer.connect(self.path)
+                self.send_on(peer)
+            time.sleep(0.01)
+
+    def send_on(self, peer):
+        peer.settimeout(FLOOD_S)
+        peer.sendall(PREFACE + frame(SETTINGS))
+        stream, self.rest = 1, b""
+        while self.sent < RESETS and (GOAWAY, 0) not in self.hear(peer, 0):
+            ids = range(stream, stream + 2 * RESETS_AT_ONCE, 2)
+            peer.sendall(b"".join(map(self.call_and_reset, ids)))
+            self.sent += len(ids)
+            stream = ids.stop
+        peer.sendall(frame(PING, b"all read"))
+        while (PING, ACK) not in self.hear(peer, FLOOD_S):
+            pass
+
+    def call_and_reset(self, stream):
+        reset = frame(RST_STREAM, struct.pack(">I", 8), stream)
+        return frame(HEADERS, self.call, stream, END_HEADERS) + reset
+
+    def hear(self, peer, seconds):
+        """The frames that have come, or come within so long."""
+        peer.settimeout(seconds)
+        with contextlib.suppress(BlockingIOError):
+            heard = peer.recv(1 << 20)
+            if not heard:
+                raise ConnectionResetError("closed")
+            self.rest += heard
+        peer.settimeout(FLOOD_S)
+        frames, self.rest = take_frames(self.rest)
+        return frames
+
+
+class OneDaemonTest(unittest.TestCase):
+    """One daemon for all tests of a class: after each it lives, answers, and is no larger."""
+
+    growth = GROWTH_BYTES
+
     @classmethod
     def setUpClass(cls):
         cls.daemon = FakeDaemon()
@@ -68,8 +143,33 @@ class WireTest(unittest.TestCase):
     def tearDown(self):
         self.assertIsNone(self.daemon.process.poll(), self.daemon.log.read_text())
         self.daemon.run("list")
-        self.assertLess(self.bytes() - self.begin, GROWTH_BYTES)
+        self.assertLess(self.bytes() - self.begin, self.growth)
 
+    def flood(self, call, answer_s):
+        """Resets of this call. Another client is answered within so long throughout."""
+        flood = Resets(self.daemon.socket, call)
+        with api.dial(self.daemon.socket) as other, concurrent.futures.ThreadPoolExecutor() as pool:
+            api.call(other, "ListJobs", timeout=ANSWER_S)
+            sent, answers = pool.submit(flood.send_all), 0
+            while not sent.done():
+                api.call(other, "ListJobs", timeout=answer_s)
+                answers += 1
+            sent.result()
+        self.assertEqual(flood.sent, RESETS)
+        self.assertGreater(answers, 0)
+
+
+class ResetsTest(OneDaemonTest):
+    """gRPC of this version makes a call of each before anything of the daemon's sees it, and all
+    wait in one line: others are answered late meanwhile, and that takes memory."""
+
+    growth = 4 << 30
+
+    def test_f53_floods_of_resets(self):
+        self.flood(CALL, FLOOD_S)
+
+
+class WireTest(OneDaemonTest):
     def say(self, *parts):
         """Sends as much as the daemon takes, and drops the connection."""
         with socket.socket(socket.AF_UNIX) as peer:
@@ -89,14 +189,12 @@ class WireTest(unittest.TestCase):
         self.say(PREFACE[:10], b"\0" * 1000)
         self.say(PREFACE, b"\xff" * 100_000)
 
+    # They never get as far as a method.
+    def test_f53_floods_of_resets_of_what_is_no_call(self):
+        self.flood(REQUEST, ANSWER_S)
+
     def test_f53_floods_of_frames(self):
         settings = PREFACE + frame(SETTINGS)
-        resets = b"".join(
-            frame(HEADERS, REQUEST, 2 * i + 1, END_HEADERS)
-            + frame(RST_STREAM, struct.pack(">I", 8), 2 * i + 1)
-            for i in range(1000)
-        )
-        self.say(settings, *[resets] * 20)
         self.say(settings, *[frame(PING, b"\0" * 8) * 1000] * 20)
         self.say(settings, *[frame(SETTINGS, struct.pack(">HI", 4, 1 << 16)) * 1000] * 20)
         self.say(settings, frame(WINDOW_UPDATE, struct.pack(">I", 0x7FFFFFFF)) * 4)

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "tests/server/scheduler/scheduler_fixture.h"
@@ -169,6 +170,29 @@ TEST_F(NodeTest, OneThatCannotBeCollectedIsAskedForAgain) {
   }
   AwaitScript([](const Script& script) { return script.starts > 1; });
   EXPECT_GT(Now().starts, 1);
+}
+
+// F-35: of a GPU, which it may hold in its driver, nobody else gets a part meanwhile.
+TEST_F(NodeTest, AProcessThatCannotBeEndedKeepsItsBytesAndItsGpu) {
+  SchedulerLimits limits;
+  limits.close_again = absl::Milliseconds(10);
+  device_.name = "gpu:0";
+  Begin({.liveness = Liveness::kGone, .collect = absl::DeadlineExceededError("lives")}, limits);
+  const v1::Job job =
+      Await([](const v1::Job& job) { return absl::StrContains(job.reason(), "does not end"); });
+  EXPECT_EQ(job.reason(),
+            "a process of attempt 1 does not end, though it was killed: its bytes stay reserved");
+  EXPECT_EQ(job.state(), v1::Job::STATE_STARTING);
+  const v1::Device held = index_.devices().front();
+  EXPECT_GT(held.reserved_bytes(), 0);
+  EXPECT_EQ(held.trouble(), "a process on it does not end, though it was killed");
+  {
+    absl::MutexLock lock(&mutex_);
+    script_.collect = absl::OkStatus();
+  }
+  AwaitScript([](const Script& script) { return script.starts > 1; });
+  EXPECT_GT(Now().starts, 1);
+  EXPECT_EQ(index_.devices().front().trouble(), "");
 }
 
 TEST_F(NodeTest, TheNextLifeAdoptsWhatRuns) {

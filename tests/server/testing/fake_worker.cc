@@ -11,6 +11,8 @@
 //   silent=1 deaf=1          never says Hello; ignores Stop and SIGTERM
 //   no_output=1 garbage=S    ends as finished without an output; sends nonsense at that step
 //   hang_at=S absurd_at=S    from there on only beats; says there that it is at step 2^62
+//   grow_at=S grow_mb=N      takes so much more memory at that step
+//   stuck_at=S               opens there stuck/file, beside its model's folder
 //   files_at=S               opens files there until it may open no more, and fails with that
 //   beats=N print_mb=N       sends so many heartbeats, prints so much with every step
 //   export_ms=N              takes so long to export
@@ -29,6 +31,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -157,6 +160,8 @@ class FakeWorker {
       return Fail(v1::WorkerResult::FAILURE_CLASS_INFRASTRUCTURE, "DISK_FULL",
                   "no space left on device");
     if (now && script_("files_at") == step_) return OpenFiles();
+    if (now && script_("stuck_at") == step_) ReadText(StuckFile());
+    if (now && script_("grow_at") == step_) Grow(script_("grow_mb") << 20);
     if (now && script_("garbage") == step_) Write("\xff\xff\xff\xff\xff\xff");
     if (now && script_("absurd_at") == step_) Boast();
     if (now && script_("hang_at") == step_) return Hang();
@@ -185,6 +190,16 @@ class FakeWorker {
       ChangePlan();
     }
     return true;
+  }
+
+  // At once, not page by page as it is touched.
+  static void Grow(int64_t bytes) {
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+    mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  }
+
+  std::string StuckFile() const {
+    return fs::path(assignment_.spec().model()).parent_path() / "stuck" / "file";
   }
 
   int OpenFiles() {
