@@ -269,9 +269,11 @@ void Api::GetServerInfo(const Principal& who, const v1::GetServerInfoRequest& re
 
 void Api::GetMetricHistory(const Principal& who, const v1::GetMetricHistoryRequest& request,
                            Answer<v1::GetMetricHistoryResponse> answer) {
-  OnPool(who, request, std::move(answer), [this](const auto& call) {
-    return MetricHistoryOf(parts_.index, parts_.state_dir, call.request);
-  });
+  OnChecks(who, request, std::move(answer),
+           [this](const auto& call) {
+             return MetricHistoryOf(parts_.index, parts_.state_dir, call.request);
+           },
+           {.small = true});
 }
 
 absl::StatusOr<JobPtr> Api::WatchJob(const Principal& who, const v1::WatchJobRequest& request,

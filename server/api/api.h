@@ -124,7 +124,7 @@ class Api {
               const Act& act);
   template <typename Request, typename Response, typename Act>
   void OnChecks(const Principal& who, const Request& request, Answer<Response> answer,
-                const Act& act);
+                const Act& act, const CheckKind& kind = {});
   template <typename Request, typename Response>
   void Ask(const Principal& who, const Request& request, Answer<Response> answer,
            absl::StatusOr<Response> (Advisor::*ask)(const Request&, const Principal&));

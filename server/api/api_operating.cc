@@ -22,13 +22,17 @@ absl::Status NoTenant(const std::string& name) {
 
 void Api::CheckStore(const Principal& who, const v1::CheckStoreRequest& request,
                      Answer<v1::CheckStoreResponse> answer) {
-  OnPool(who, request, std::move(answer),
-         [this](const auto&) { return Examine(parts_.store, parts_.premises); });
+  // However many ask: one looks through the store at a time.
+  OnChecks(who, request, std::move(answer),
+           [this](const auto&) { return Examine(parts_.store, parts_.premises); },
+           {.key = "CheckStore"});
 }
 
 absl::StatusOr<MessageSource<v1::FileChunk>> Api::BackupStore(
     const Principal& who, const v1::BackupStoreRequest& request) {
-  RETURN_IF_ERROR(Allow(who, request).status());
+  const absl::Status allowed = Allow(who, request).status();
+  parts_.audit.Write({who, MethodOf<v1::BackupStoreRequest>(), ""}, allowed, absl::Now());
+  RETURN_IF_ERROR(allowed);
   return BackupSource(parts_.store, parts_.state_dir);
 }
 

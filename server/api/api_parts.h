@@ -17,6 +17,12 @@
 
 namespace snug::server {
 
+// Work for the pool of checks, as FairWork has it.
+struct CheckKind {
+  std::string key = "";
+  bool small = false;
+};
+
 // All outlive the API.
 struct ApiParts {
   JobStore& store;

@@ -122,11 +122,12 @@ void Api::OnPool(const Principal& who, const Request& request, Answer<Response> 
 // One that may read for long: of the checks' pool, where each user has his turn.
 template <typename Request, typename Response, typename Act>
 void Api::OnChecks(const Principal& who, const Request& request, Answer<Response> answer,
-                   const Act& act) {
+                   const Act& act, const CheckKind& kind) {
   Serve(who, request, std::move(answer),
-        [this, act](const Allowed<Request>& call, const Answer<Response>& reply) {
+        [this, act, kind](const Allowed<Request>& call, const Answer<Response>& reply) {
           const auto run = [call, reply, act] { reply(act(call)); };
-          if (!parts_.checks.Post({.user = call.who.name(), .run = run}))
+          if (!parts_.checks.Post(
+                  {.user = call.who.name(), .key = kind.key, .small = kind.small, .run = run}))
             reply(QueueFull("checks that wait", kMaxWaitingChecks));
         });
 }

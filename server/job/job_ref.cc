@@ -26,14 +26,6 @@ std::string NameOf(const std::string& ref, absl::string_view tenant) {
   return IsName(ref) ? ref : JobName(tenant, ref);
 }
 
-std::vector<std::string> NamesOfOrigins(const v1::Job& job) {
-  std::vector<std::string> names;
-  for (const std::string& text : {job.spec().model(), job.spec().lora().init_adapter()})
-    if (const std::optional<JobRef> ref = ParseJobRef(text))
-      names.push_back(NameOf(ref->job, TenantOf(job.owner())));
-  return names;
-}
-
 }  // namespace
 
 std::optional<JobRef> ParseJobRef(absl::string_view text) {
@@ -79,6 +71,14 @@ bool BeginsWith(const v1::Job& other, const v1::Job& job) {
 
 std::string ParentOf(const v1::Job& job) {
   return job.parent_job().empty() ? "" : NameOf(job.parent_job(), TenantOf(job.owner()));
+}
+
+std::vector<std::string> NamesOfOrigins(const v1::Job& job) {
+  std::vector<std::string> names;
+  for (const std::string& text : {job.spec().model(), job.spec().lora().init_adapter()})
+    if (const std::optional<JobRef> ref = ParseJobRef(text))
+      names.push_back(NameOf(ref->job, TenantOf(job.owner())));
+  return names;
 }
 
 std::vector<std::string> NamesOfReferred(const v1::Job& job) {

@@ -43,6 +43,8 @@ v1::JobSpec SpecFor(absl::string_view tenant, const v1::Job& job);
 bool BeginsWith(const v1::Job& other, const v1::Job& job);
 // The name of the one that the job runs again, or extends; or empty.
 std::string ParentOf(const v1::Job& job);
+// Of those that the job begins with.
+std::vector<std::string> NamesOfOrigins(const v1::Job& job);
 // Of all that the job names: those that it begins with, and its parent.
 std::vector<std::string> NamesOfReferred(const v1::Job& job);
 

@@ -1,8 +1,6 @@
 #include "server/job/job_store.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -40,20 +38,6 @@ PRAGMA wal_autocheckpoint=0;
 PRAGMA journal_size_limit=67108864;
 PRAGMA cache_size=-32768;
 )sql";
-
-// Network file systems promise neither locks nor fsync in the way that the store relies on.
-absl::Status CheckFileSystem(const std::string& dir) {
-  struct statfs fs {};
-  if (statfs(dir.c_str(), &fs) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat the file system of ", dir));
-  constexpr long kLustre = 0x0BD00BD0, kCifs = 0xFF534D42, kSmb2 = 0xFE534D42;
-  const long type = fs.f_type & 0xFFFFFFFF;
-  if (type == NFS_SUPER_MAGIC || type == SMB_SUPER_MAGIC || type == kLustre || type == kCifs ||
-      type == kSmb2)
-    return absl::FailedPreconditionError(
-        absl::StrCat("state directory ", dir, " is on a network file system: use a local disk"));
-  return absl::OkStatus();
-}
 
 // SQLite swallows an error here, so it is done again by hand (a new file's name must be durable
 // too).
@@ -95,7 +79,6 @@ JobStore::~JobStore() {
 }
 
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(StoreOptions options) {
-  RETURN_IF_ERROR(CheckFileSystem(options.state_dir));
   std::unique_ptr<JobStore> store(new JobStore(std::move(options)));
   RETURN_IF_ERROR(store->OpenWitness());
   RETURN_IF_ERROR(store->OpenDatabase());
@@ -200,6 +183,18 @@ absl::StatusOr<JobRecord> JobStore::FindJob(const std::string& key) {
 
 absl::StatusOr<JobRecord> JobStore::SearchJob(absl::string_view text, const Principal& who) {
   return Ask<JobRecord>([&](Database& database) { return server::SearchJob(database, text, who); });
+}
+
+absl::StatusOr<std::string> JobStore::FindSuccessor(const std::string& name) {
+  return Ask<std::string>([&](Database& database) -> absl::StatusOr<std::string> {
+    std::string key;
+    RETURN_IF_ERROR(database.Query("SELECT job FROM origins WHERE origin=? LIMIT 1", {name},
+                                   [&key](const Row& row) {
+                                     key = row.Text(0);
+                                     return absl::OkStatus();
+                                   }));
+    return key;
+  });
 }
 
 absl::StatusOr<JobPage> JobStore::ListJobs(const JobQuery& query) {

@@ -51,6 +51,8 @@ class JobStore : public JobArchive {
 
   absl::StatusOr<JobRecord> FindJob(const std::string& key) override;
   absl::StatusOr<JobRecord> SearchJob(absl::string_view text, const Principal& who) override;
+  // One that begins with what the job of that name made; empty: none.
+  absl::StatusOr<std::string> FindSuccessor(const std::string& name);
   absl::StatusOr<JobPage> ListJobs(const JobQuery& query) override;
   absl::StatusOr<std::optional<RequestRecord>> FindRequest(const std::string& request_id,
                                                            int64_t now_us);

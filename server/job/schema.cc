@@ -125,6 +125,14 @@ CREATE TRIGGER job_arrives AFTER INSERT ON jobs BEGIN UPDATE counts SET jobs = j
 CREATE TRIGGER job_goes AFTER DELETE ON jobs BEGIN UPDATE counts SET jobs = jobs - 1; END;
 )sql";
 
+// Which jobs begin with what another one made; that one is called by its name.
+constexpr const char* kVersion7 = R"sql(
+CREATE TABLE origins(
+  origin TEXT NOT NULL, job TEXT NOT NULL REFERENCES jobs(id), PRIMARY KEY(origin, job))
+  STRICT, WITHOUT ROWID;
+CREATE INDEX origins_by_job ON origins(job);
+)sql";
+
 absl::Status ToVersion1(Database& database) {
   RETURN_IF_ERROR(database.Execute(kVersion1));
   RETURN_IF_ERROR(database.Run("INSERT INTO meta VALUES('instance_uuid', ?)", {RandomUuid()}));
@@ -209,14 +217,32 @@ absl::Status ToVersion6(Database& database) {
   return absl::OkStatus();
 }
 
+absl::Status ToVersion7(Database& database) {
+  RETURN_IF_ERROR(database.Execute(kVersion7));
+  std::vector<std::pair<std::string, std::string>> origins;
+  const auto read = [&](const Row& row) {
+    v1::Job job;
+    // A damaged row is found damaged when it is read, as before.
+    if (!job.ParseFromString(row.Bytes(1)) || !job.mutable_spec()->ParseFromString(row.Bytes(2)))
+      return absl::OkStatus();
+    for (std::string& name : NamesOfOrigins(job))
+      origins.emplace_back(std::move(name), row.Text(0));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(database.Query("SELECT id, view, spec FROM jobs", read));
+  for (const auto& [origin, job] : origins)
+    RETURN_IF_ERROR(database.Run("INSERT OR IGNORE INTO origins VALUES(?,?)", {origin, job}));
+  return absl::OkStatus();
+}
+
 absl::Status ToVersion3(Database& database) { return database.Execute(kVersion3); }
 absl::Status ToVersion4(Database& database) { return database.Execute(kVersion4); }
 absl::Status ToVersion5(Database& database) { return database.Execute(kVersion5); }
 
 using Step = absl::Status (*)(Database&);
 // To version index + 1.
-constexpr Step kSteps[kSchemaVersion] = {ToVersion1, ToVersion2, ToVersion3,
-                                         ToVersion4, ToVersion5, ToVersion6};
+constexpr Step kSteps[kSchemaVersion] = {ToVersion1, ToVersion2, ToVersion3, ToVersion4,
+                                         ToVersion5, ToVersion6, ToVersion7};
 
 }  // namespace
 

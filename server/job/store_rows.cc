@@ -9,6 +9,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
 #include "server/job/job_key.h"
+#include "server/job/job_ref.h"
 #include "server/job/principal.h"
 #include "snug/v1/job.pb.h"
 
@@ -74,6 +75,13 @@ absl::Status CheckNoOlder(Database& database, const v1::Job& job) {
   return status;
 }
 
+absl::Status AddOrigins(Database& database, const v1::Job& job) {
+  for (const std::string& origin : NamesOfOrigins(job))
+    RETURN_IF_ERROR(
+        database.Run("INSERT OR IGNORE INTO origins VALUES(?,?)", {origin, KeyOf(job)}));
+  return absl::OkStatus();
+}
+
 absl::Status AddJob(Database& database, const JobRecord& record) {
   const std::string spec = record.job.spec().SerializeAsString();
   const v1::Job& job = record.job;
@@ -85,6 +93,7 @@ absl::Status AddJob(Database& database, const JobRecord& record) {
                    record.train_data, record.eval_data, record.output_dir, job.display_name(),
                    TimeUtil::TimestampToMicroseconds(job.create_time()),
                    TimeUtil::TimestampToMicroseconds(job.end_time()), job.owner()}));
+  RETURN_IF_ERROR(AddOrigins(database, job));
   return job.labels().empty() ? absl::OkStatus() : WriteLabels(database, job);
 }
 
@@ -273,10 +282,11 @@ absl::Status WriteWebhook(Database& database, const WebhookRecord& webhook) {
 }
 
 absl::Status DeleteJob(Database& database, const std::string& job) {
-  for (const char* sql : {"DELETE FROM labels WHERE job=?", "DELETE FROM requests WHERE job=?",
-                          "DELETE FROM webhooks WHERE job=?", "DELETE FROM checkpoints WHERE job=?",
-                          "DELETE FROM artifacts WHERE job=?", "DELETE FROM attempts WHERE job=?",
-                          "DELETE FROM jobs WHERE id=? AND state IN (8, 9, 10)"})
+  for (const char* sql :
+       {"DELETE FROM labels WHERE job=?", "DELETE FROM requests WHERE job=?",
+        "DELETE FROM webhooks WHERE job=?", "DELETE FROM checkpoints WHERE job=?",
+        "DELETE FROM artifacts WHERE job=?", "DELETE FROM attempts WHERE job=?",
+        "DELETE FROM origins WHERE job=?", "DELETE FROM jobs WHERE id=? AND state IN (8, 9, 10)"})
     RETURN_IF_ERROR(database.Run(sql, {job}));
   return absl::OkStatus();
 }

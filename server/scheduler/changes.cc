@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/job/job_ref.h"
@@ -34,12 +35,26 @@ absl::StatusOr<v1::Job> JobChanger::Ask(const std::string& key, const JobEvent& 
   return std::move(step.job.job);
 }
 
+// Nobody is told of another's job.
+absl::Status JobChanger::IsBegunWith(const v1::Job& job, const std::string& successor) const {
+  const absl::StatusOr<JobPtr> other = core_.index.Find(successor);
+  const bool own = other.ok() && (*other)->owner() == job.owner();
+  return WrongState(job.id(), "delete",
+                    own ? absl::StrCat("what job \"", (*other)->id(), "\" began with")
+                        : "what another's job began with");
+}
+
 absl::StatusOr<v1::Job> JobChanger::Delete(const std::string& key) {
   ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(key));
   if (!IsTerminal(job->state())) return WrongState(job->id(), "delete", NameOf(job->state()));
   for (const auto& [other, entry] : core_.entries)
     if (GoesOnFrom(entry->record.job, *job))
       return WrongState(job->id(), "delete", "what a job that has not ended goes on from");
+  if (core_.IsNamedByComing(*job))
+    return WrongState(job->id(), "delete", "what a new job goes on from");
+  // What that one made may need it: an adapter has no other base.
+  ASSIGN_OR_RETURN(const std::string successor, core_.store.FindSuccessor(JobName(*job)));
+  if (!successor.empty()) return IsBegunWith(*job, successor);
   ASSIGN_OR_RETURN(const std::string aside, Removal(core_).TakeJob(*job));
   core_.pool.Post([aside] { EmptyTrash(aside); });
   return *job;

@@ -19,6 +19,8 @@ class JobChanger {
   absl::StatusOr<v1::Job> Delete(const std::string& key);
 
  private:
+  absl::Status IsBegunWith(const v1::Job& job, const std::string& successor) const;
+
   SchedulerCore& core_;
 };
 

@@ -4,10 +4,12 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
+#include "server/job/names.h"
 #include "server/scheduler/clock.h"
 
 namespace snug::server {
@@ -132,6 +134,12 @@ void SchedulerCore::SaveProgress(Entry& entry) {
 Entry* SchedulerCore::Find(const std::string& id) {
   const auto found = entries.find(id);
   return found == entries.end() ? nullptr : found->second.get();
+}
+
+bool SchedulerCore::IsNamedByComing(const v1::Job& job) const {
+  return absl::c_any_of(coming, [name = JobName(job)](const auto& one) {
+    return absl::c_linear_search(one.second, name);
+  });
 }
 
 absl::Status SchedulerCore::TryPost(Task task) {

@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -38,6 +39,7 @@ struct SchedulerCore {
 
   // Null: there is none, or it has ended.
   Entry* Find(const std::string& id);
+  bool IsNamedByComing(const v1::Job& job) const;
   // Calls `act` for each entry that has an attempt.
   template <typename Act>
   void EachAttended(const Act& act) {
@@ -71,7 +73,8 @@ struct SchedulerCore {
   std::map<std::string, DrainRecord> drained;  // By the device's id.
   const std::shared_ptr<WaitingRoom> waiting = std::make_shared<WaitingRoom>();
   bool needs_round = true;  // What it decides by has changed since the last one.
-  int64_t creating = 0;     // New jobs on their way to the disk, whose replies are owed.
+  // New jobs on their way to the disk, whose replies are owed: what others each of them names.
+  std::unordered_map<const NewJob*, std::vector<std::string>> coming;
   std::atomic<bool> draining{false}, stopping{false};  // For any thread.
   InHand in_hand;                                      // For any thread.
   Inbox inbox;

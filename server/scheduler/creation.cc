@@ -9,6 +9,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/job/job_key.h"
+#include "server/job/job_ref.h"
 #include "server/job/log.h"
 #include "server/job/names.h"
 #include "server/job/random_id.h"
@@ -42,7 +43,7 @@ void Creation::Create(CreateOrder order, const Reply& reply) {
 
 absl::Status Creation::MayBeMade(const CreateOrder& order) const {
   const int64_t limit = core_.settings.limits.max_live_jobs;
-  if (static_cast<int64_t>(core_.entries.size()) + core_.creating >= limit)
+  if (static_cast<int64_t>(core_.entries.size() + core_.coming.size()) >= limit)
     return QueueFull("jobs that have not ended", limit);
   RETURN_IF_ERROR(core_.tenant_use.MayCreate(order));
   // Its parent's may have been removed since it was looked for.
@@ -83,13 +84,13 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
     made->request =
         RequestRecord{order.request_id, order.body_sha256, KeyOf(job),
                       now_us + absl::ToInt64Microseconds(core_.settings.limits.request_memory)};
-  ++core_.creating;
+  core_.coming[made.get()] = NamesOfReferred(job);
   core_.tenant_use.Enter(order.owner);
   auto kept = std::make_shared<CreateOrder>(std::move(order));
   core_.store.Create(made, [this, kept, reply, draws_left](const std::shared_ptr<NewJob>& job,
                                                            const absl::Status& status) {
     core_.inbox.PostResult([this, job, kept, reply, draws_left, status] {
-      --core_.creating;
+      core_.coming.erase(job.get());
       if (!status.ok() || job->known || !job->refusal.ok()) core_.tenant_use.Leave(kept->owner);
       if (absl::IsAlreadyExists(status) && kept->job_id.empty() && draws_left > 1) {
         kept->spec = std::move(*job->record.job.mutable_spec());

@@ -65,9 +65,9 @@ absl::StatusOr<std::string> Removal::TakeAway(const std::string& job, Leaving wh
 absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& key, Leaving what) const {
   const std::string& state_dir = core_.settings.state_dir;
   if (core_.draining) return Draining();
-  if (core_.creating > 0)  // What may refer to it, and is not among the entries yet.
-    return absl::UnavailableError("a new job is on its way into the store");
   ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(key));
+  if (core_.IsNamedByComing(*job))
+    return absl::UnavailableError("a new job that names it is on its way into the store");
   if (!IsTerminal(job->state())) return WrongState(key, "remove", EnumWord(job->state()));
   for (const auto& [other, entry] : core_.entries)
     if (RefersTo(entry->record.job, *job))

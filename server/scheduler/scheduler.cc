@@ -135,7 +135,7 @@ void Scheduler::Loop() {
   // What was accepted before the end is answered: replies are owed, and their commits are quick.
   const absl::Duration tick = core_.settings.limits.tick;
   // Likewise what is ready: its callbacks lead here.
-  const auto owes = [this] { return core_.creating > 0 || core_.readying.HasToStore(); };
+  const auto owes = [this] { return !core_.coming.empty() || core_.readying.HasToStore(); };
   do {
     core_.readying.StoreReady();
     for (Task& task : core_.inbox.Take(owes() ? tick : absl::ZeroDuration())) task();

@@ -87,6 +87,16 @@ class ExtendTest(unittest.TestCase):
         self.check(child, [11, 12, 13])
         self.daemon.run("delete", parent)
 
+    # The adapter of one has the other for its base.
+    def test_what_another_began_with_is_deleted_after_it(self):
+        first = self.daemon.submit_script("steps=2", "method=full")
+        self.daemon.wait_state(first, "SUCCEEDED")
+        second = self.daemon.submit_script("steps=2", f"model={first}")
+        self.daemon.wait_state(second, "SUCCEEDED")
+        refused = self.daemon.run("delete", first, code=1).stderr
+        self.assertIn(f'it is what job "{second}" began with', refused)
+        self.daemon.run("delete", second, first)
+
     def test_one_that_is_paused_goes_on(self):
         parent = self.ended("step_ms=100")
         child = self.extend(parent, 30)

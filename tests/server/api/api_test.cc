@@ -160,5 +160,25 @@ TEST_F(ApiTest, ManyThreadsCallAtOnce) {
     }
 }
 
+// All of those threads are taken: who looks through the store or reads a job's metrics needs none.
+TEST_F(ApiTest, WhatReadsForLongIsNotForTheQuickThreads) {
+  absl::Notification go_on;
+  for (int i = 0; i < 4; ++i) pool_.Post([&] { go_on.WaitForNotification(); });
+  EXPECT_TRUE(Call(&Api::CheckStore, root_, v1::CheckStoreRequest()).ok());
+  v1::GetMetricHistoryRequest history;
+  history.set_id("none");
+  EXPECT_TRUE(absl::IsNotFound(Call(&Api::GetMetricHistory, root_, history).status()));
+  go_on.Notify();
+}
+
+// It holds the jobs of all tenants.
+TEST_F(ApiTest, EachBackupIsAudited) {
+  EXPECT_FALSE(api_->BackupStore(tenant_, {}).ok());
+  EXPECT_TRUE(api_->BackupStore(root_, {}).ok());
+  const std::string log = ReadText(dir_ + "/audit.log");
+  EXPECT_THAT(log, HasSubstr(R"("principal":"tenant:lab","method":"BackupStore")"));
+  EXPECT_THAT(log, HasSubstr(R"("method":"BackupStore","resource":"","status":"OK")"));
+}
+
 }  // namespace
 }  // namespace snug::server

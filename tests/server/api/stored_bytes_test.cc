@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "server/job/errors.h"
 #include "tests/server/testing/tiny_model.h"
@@ -32,7 +33,7 @@ class StoredBytesTest : public testing::Test {
     tenants_ = Tenants::FromConfig(config).value();
   }
   StoredBytes::Count Counted() {
-    return [this](const std::string& owner) -> absl::StatusOr<int64_t> {
+    return [this](const std::string& owner, const auto&) -> absl::StatusOr<int64_t> {
       ++looks_;
       EXPECT_EQ(owner, kBlue);
       return there_;
@@ -40,8 +41,8 @@ class StoredBytesTest : public testing::Test {
   }
 
   Tenants tenants_;
-  int64_t there_ = 0;
-  int looks_ = 0;
+  std::atomic<int64_t> there_ = 0;
+  std::atomic<int> looks_ = 0;
 };
 
 TEST_F(StoredBytesTest, UpToTheQuotaAndNoFurther) {
@@ -77,7 +78,7 @@ TEST_F(StoredBytesTest, WithoutAQuotaNothingIsCounted) {
 }
 
 TEST_F(StoredBytesTest, WhatCannotBeCountedIsNotAllowed) {
-  StoredBytes stored(tenants_, [](const std::string&) { return absl::UnavailableError("busy"); });
+  StoredBytes stored(tenants_, [](const auto&...) { return absl::UnavailableError("busy"); });
   EXPECT_TRUE(absl::IsUnavailable(stored.Take(kBlue, 1)));
 }
 
@@ -92,6 +93,34 @@ TEST_F(StoredBytesTest, ManyAtOnceHaveOneQuota) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(taken, 200);
+}
+
+// A look at very many files: what the last one found holds, and nobody waits for it but for a
+// moment he who began it.
+TEST_F(StoredBytesTest, ALongLookHoldsNobodyUp) {
+  absl::Notification go_on;
+  there_ = 990;
+  StoredBytes stored(tenants_, [&](const std::string&, const std::atomic<bool>& stopped) {
+    if (++looks_ > 1) go_on.WaitForNotification();
+    return stopped ? 0 : there_.load();
+  });
+  EXPECT_FALSE(stored.Take(kBlue, 100).ok());
+  absl::SleepFor(absl::Milliseconds(1100));
+  EXPECT_FALSE(stored.Take(kBlue, 100).ok());  // It is over the limit as far as anybody knows.
+  const absl::Time begin = absl::Now();
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(stored.Take(kBlue, 1).ok());
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(stored.Take(kBlue, 1).ok());
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(30));
+  EXPECT_EQ(looks_, 2);
+  there_ = 0;  // The look finds this, and ten bytes may be on top of it.
+  go_on.Notify();
+  absl::Status taken = absl::UnknownError("not yet");
+  for (int i = 0; i < 1000 && !taken.ok(); ++i) {
+    absl::SleepFor(absl::Milliseconds(5));
+    taken = stored.Take(kBlue, 990);
+  }
+  EXPECT_TRUE(taken.ok()) << taken;
+  EXPECT_FALSE(stored.Take(kBlue, 1).ok());
 }
 
 TEST(CountOnDiskTest, IsOfTheOwnersFilesAndJobs) {
@@ -114,10 +143,13 @@ TEST(CountOnDiskTest, IsOfTheOwnersFilesAndJobs) {
     index.Put(record);
   }
   const Uploads uploads(dir + "/uploads");
-  const int64_t bytes = CountOnDisk(index, uploads, dir)(kBlue).value();
+  std::atomic<bool> stopped = false;
+  const int64_t bytes = CountOnDisk(index, uploads, dir)(kBlue, stopped).value();
   EXPECT_GE(bytes, 350'000);
   EXPECT_LT(bytes, 450'000);
-  EXPECT_EQ(CountOnDisk(index, uploads, dir)("tenant:none").value(), 0);
+  EXPECT_EQ(CountOnDisk(index, uploads, dir)("tenant:none", stopped).value(), 0);
+  stopped = true;
+  EXPECT_TRUE(absl::IsCancelled(CountOnDisk(index, uploads, dir)(kBlue, stopped).status()));
   fs::remove_all(dir);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "server/job/job_ref.h"
+#include "server/job/names.h"
 #include "server/job/schema.h"
 #include "server/job/store_rows.h"
 #include "tests/server/job/store_fixture.h"
@@ -326,11 +327,8 @@ TEST_F(JobStoreTest, StoreOfSchemaThreeIsTakenAlong) {
   EXPECT_EQ(now->QueryInt("SELECT count(*) FROM webhooks").value(), 0);
 }
 
-// The store of a daemon of schema 5, to which ids were one set: a tenant's job, one of the socket
-// that extends it, and one that begins with it. By names they still do.
-TEST_F(JobStoreTest, StoreOfSchemaFiveIsTakenAlong) {
-  ASSERT_NO_FATAL_FAILURE(MakeFromDump("schema_5.sql"));
-  auto store = Open().value();
+// A tenant's job, one of the socket that extends it, and one that begins with it.
+void ExpectReferences(const std::unique_ptr<JobStore>& store) {
   const Job reds = store->FindJob("steps-3-ccf553").value().job;
   EXPECT_EQ(reds.name(), "tenants/red/jobs/steps-3-ccf553");
   const Job extension = store->FindJob("steps-4-8e205a").value().job;
@@ -342,6 +340,33 @@ TEST_F(JobStoreTest, StoreOfSchemaFiveIsTakenAlong) {
   EXPECT_EQ(paused.spec().lora().init_adapter(), reds.name() + "/checkpoints/2");
   EXPECT_TRUE(BeginsWith(paused, reds));
   EXPECT_EQ(store->SearchJob("steps-3", {.tenant = "red"}).value().key(), reds.id());
+  EXPECT_EQ(store->FindSuccessor(reds.name()).value(), paused.id());
+  EXPECT_EQ(store->FindSuccessor(extension.name()).value(), "");  // A parent alone.
+}
+
+// The store of a daemon of schema 5, to which ids were one set. By names they still do.
+TEST_F(JobStoreTest, StoreOfSchemaFiveIsTakenAlong) {
+  ASSERT_NO_FATAL_FAILURE(MakeFromDump("schema_5.sql"));
+  ExpectReferences(Open().value());
+}
+
+// That store once a daemon of schema 6 had it: nobody had noted who begins with whom.
+TEST_F(JobStoreTest, StoreOfSchemaSixIsTakenAlong) {
+  ASSERT_NO_FATAL_FAILURE(MakeFromDump("schema_6.sql"));
+  ExpectReferences(Open().value());
+}
+
+TEST_F(JobStoreTest, WhoBeginsWithAnotherIsFoundAsLongAsItIsThere) {
+  auto store = Open().value();
+  JobRecord base = AJob("base", 1), child = AJob("child", 2);
+  child.job.mutable_spec()->set_model("base");
+  child.job.set_state(Job::STATE_SUCCEEDED);
+  for (const JobRecord* job : {&base, &child}) ASSERT_TRUE(store->Commit({.job = job}).ok());
+  EXPECT_EQ(store->FindSuccessor(JobName("default", "base")).value(), "child");
+  EXPECT_EQ(store->FindSuccessor(JobName("red", "base")).value(), "");
+  EXPECT_EQ(store->FindSuccessor(JobName("default", "child")).value(), "");
+  ASSERT_TRUE(store->Commit({.deleted = "child"}).ok());
+  EXPECT_EQ(store->FindSuccessor(JobName("default", "base")).value(), "");
 }
 
 // The store of a daemon of schema 4: that of schema 3 after its upgrade, with a webhook's call due.

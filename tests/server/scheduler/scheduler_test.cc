@@ -226,6 +226,26 @@ TEST_F(SchedulerTest, ARepeatedRequestIsAnsweredWhereNoMoreJobsMayBe) {
   Cancelled(id);
 }
 
+TEST_F(SchedulerTest, WhatANewJobNamesIsNotDeletedUnderIt) {
+  StoreJob("steps=1");
+  Start({});
+  ASSERT_EQ(Ended().state(), v1::Job::STATE_SUCCEEDED);
+  absl::Notification go_on, answered;
+  absl::Status deleted;
+  scheduler_->core().Post([&] { go_on.WaitForNotification(); });
+  v1::JobSpec spec = SpecOf({.script = "steps=1"});
+  spec.mutable_lora()->set_init_adapter(kJob);
+  scheduler_->Create({.spec = spec, .owner = "uid:0"}, [](const auto&) {});
+  scheduler_->Delete(kJob, [&](const auto& job) {
+    deleted = job.status();
+    answered.Notify();
+  });
+  go_on.Notify();  // The new job is on its way into the store when the other is to be deleted.
+  answered.WaitForNotification();
+  EXPECT_THAT(deleted.message(), HasSubstr("it is what a new job goes on from"));
+  EXPECT_TRUE(index_.Find(kJob).ok());
+}
+
 // A worker's output could end the daemon at each of its starts.
 TEST_F(SchedulerTest, WhatAnAttemptLeftIsNotReadAgainAfterTwoEndsOfTheDaemon) {
   StoreJob("steps=10 step_ms=50");
