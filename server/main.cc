@@ -7,6 +7,7 @@
 #include "server/daemon.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
+#include "worker/program/files/opened_files.h"
 
 namespace {
 
@@ -30,6 +31,8 @@ int main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("snugd"));
   auto config = snug::server::ConfigFromCommandLine(argc, argv);
   if (!config.ok()) return Fail(config.status());
+  // What workers and snug-prepare have written; what users name is snug-inspect's to read.
+  snug::program::ReadOnlyBelow({config->state_dir() + "/jobs", config->state_dir() + "/datasets"});
   auto daemon = snug::server::Daemon::Create(*config);
   if (!daemon.ok()) return Fail(daemon.status());
   puts((*daemon)->Banner().c_str());

@@ -69,6 +69,17 @@ TEST_F(OpenedFilesTest, WhatWasOpenedIsRead) {
   for (const absl::Status& status : Read(weights_)) EXPECT_TRUE(status.ok()) << status;
 }
 
+// In the daemon, which leaves what users name to others.
+TEST_F(OpenedFilesTest, WhatLiesElsewhereIsNotRead) {
+  KeepToOpened(nullptr);
+  ReadOnlyBelow({model_});
+  for (const absl::Status& status : Read(weights_)) EXPECT_TRUE(status.ok()) << status;
+  for (const std::string& path : {secret_, (model_ / "../secret").string()})
+    for (const absl::Status& status : Read(path))
+      EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+  ReadOnlyBelow({});
+}
+
 TEST_F(OpenedFilesTest, ALinkToAnotherFileIsRefused) {
   fs::remove(weights_);
   fs::create_symlink(secret_, weights_);

@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace snug::program {
@@ -14,6 +17,19 @@ namespace {
 constexpr const char* kChanged = "snug/input_changed";  // A status's payload.
 
 const OpenedFiles* opened_files = nullptr;  // Null: any file is read.
+
+// Empty: anywhere. Never destroyed: other threads may read to the end.
+std::vector<std::string>& ReadFolders() {
+  static auto* folders = new std::vector<std::string>();
+  return *folders;
+}
+
+bool IsForThisProcess(const std::string& path) {
+  if (absl::StrContains(path, "/../")) return ReadFolders().empty();
+  return ReadFolders().empty() || absl::c_any_of(ReadFolders(), [&](const std::string& folder) {
+           return absl::StartsWith(path, folder + "/");
+         });
+}
 
 // Null: it is in none of the folders, and may be anything.
 const OpenedFiles* KeptTo(const std::string& path) {
@@ -39,12 +55,16 @@ FileIdentity IdentityOf(const struct stat& about) {
 
 void KeepToOpened(const OpenedFiles* files) { opened_files = files; }
 
+void ReadOnlyBelow(std::vector<std::string> folders) { ReadFolders() = std::move(folders); }
+
 bool MayBeThere(const std::string& path) {
   const OpenedFiles* kept = KeptTo(path);
   return kept == nullptr || kept->files.contains(path);
 }
 
 absl::StatusOr<int> OpenToRead(const std::string& path, int more_flags) {
+  if (!IsForThisProcess(path))
+    return absl::PermissionDeniedError(absl::StrCat(path, " is not to be read by this process"));
   if (!MayBeThere(path))
     return absl::NotFoundError(
         absl::StrCat("cannot open ", path, ": it was not there when the job was checked"));

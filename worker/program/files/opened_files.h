@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,11 +38,16 @@ struct OpenedFiles {
 // first reading, and from one thread.
 void KeepToOpened(const OpenedFiles* files);
 
+// From now on OpenToRead opens nothing but what lies below one of these folders, so that nothing
+// else is read in this process. Before the first reading, and from one thread.
+void ReadOnlyBelow(std::vector<std::string> folders);
+
 // Whether there may be a file of that path: false in a folder in which it was not opened.
 bool MayBeThere(const std::string& path);
 
 // A descriptor, which the caller closes; opening never waits for a FIFO's other end. NOT_FOUND, and
-// what else the system says; IsInputChanged: it is not what was opened for the user.
+// what else the system says; PERMISSION_DENIED: it is not for this process; IsInputChanged: it is
+// not what was opened for the user.
 absl::StatusOr<int> OpenToRead(const std::string& path, int more_flags = 0);
 
 bool IsInputChanged(const absl::Status& status);
