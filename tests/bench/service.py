@@ -5,18 +5,21 @@
 
 With the fake worker (SNUG_FAKE_WORKER) and submit_load beside it. Submits: so many through 1, 8 and
 64 connections, each durable before its answer. Queue: CPU of the daemon while so many wait behind a
-job that runs, and while nothing happens; latency of `get` meanwhile. Ended: rows put into the store
-by hand, then the time from the start to the first answer, resident memory, latency of lists.
+job that runs, and while nothing happens; latency of `get` meanwhile. Ended: a job's rows put into
+the store by hand again and again, as if it had been many, then the time from the start to the first
+answer, resident memory, latency of lists.
 Losses: a machine's workers and daemon are killed with a long queue behind them; the time from the
 start until the dead attempts are closed. Large: a job of a few rows behind those of very many.
 Crowd: latency of `get` while many watch the job that runs, others are connected and say nothing,
 and 64 connections submit.
-Nothing here passes or fails.
+Nothing here passes or fails, but that `snug doctor` finds nothing wrong with a store that was
+filled with a few.
 """
 
 import argparse
 import asyncio
 import concurrent.futures
+import contextlib
 import json
 import multiprocessing
 import os
@@ -27,6 +30,7 @@ import sqlite3
 import statistics
 import subprocess
 import time
+import uuid
 
 import grpc
 import grpc.aio
@@ -38,6 +42,8 @@ PARTS = ["submits", "queue", "losses", "large", "crowd", "ended"]
 ENDLESS = "steps=10000000 step_ms=1000"
 STREAMS_OF_A_CONNECTION = 50
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+ID_TAIL = 6  # Digits, at the end of the ids that the daemon gives.
+EXAMINED = 1000  # Of more it takes minutes: every output is read.
 
 
 def submit(daemon, connections, jobs):
@@ -128,43 +134,81 @@ def measure_queue(count):
 
 
 def fill(database, count):
-    """Copies of the one ended job, with ids, arrivals and events of their own."""
-    with database:
-        names = [row[1] for row in database.execute("PRAGMA table_info(jobs)")]
-        row = dict(zip(names, database.execute("SELECT * FROM jobs").fetchone()))
-        seq = database.execute("SELECT max(seq) FROM events").fetchone()[0]
-        marks = ",".join("?" * len(names))
-        stem, order = row["id"][:-6], row["arrival"]
-        for i in range(1, count + 1):
-            name = f"{stem}{(i * 7919) % 0x1000000:06x}"
-            if name == row["id"]:
-                continue
-            view = row["view"].replace(row["id"].encode(), name.encode())
-            copy = row | {"id": name, "arrival": order + i, "view": view}
-            database.execute(f"INSERT INTO jobs VALUES({marks})", list(copy.values()))
-            values = (seq + i, name, 0, 10, "", 0)
-            database.execute("INSERT INTO events VALUES(?,?,?,?,?,?)", values)
-    database.close()
+    """Copies of the one ended job with all its rows: ids, requests and places in the queue are
+    their own, what they have on the disk is the first one's."""
+    job, arrival = database.execute("SELECT id, arrival FROM jobs").fetchone()
+    stem, tail = job[:-ID_TAIL], int(job[-ID_TAIL:], 16)
+    database.create_function(
+        "name", 1, lambda number: f"{stem}{(tail + number * 7919) % 16**ID_TAIL:0{ID_TAIL}x}"
+    )
+    database.create_function(
+        "renamed", 2, lambda view, name: view.replace(job.encode(), name.encode())
+    )
+    database.create_function("uuid", 0, lambda: str(uuid.uuid4()))
+    for setting in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-1000000"):
+        database.execute(f"PRAGMA {setting}")
+    database.execute("CREATE TEMP TABLE copies(number INTEGER PRIMARY KEY, job TEXT UNIQUE)")
+    database.execute(
+        "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?) "
+        "INSERT INTO copies SELECT n, name(n) FROM numbers",
+        [count],
+    )
+    own = {"id": "copies.job", "arrival": f"{arrival} + number", "view": "renamed(view, job)"}
+    copy_rows(database, "jobs", own, "number")
+    for table in ("requests", "labels", "attempts", "checkpoints", "artifacts"):
+        copy_rows(database, table, {"job": "copies.job", "request_id": "uuid()"}, "copies.job")
+    (last,) = database.execute("SELECT max(seq) FROM events").fetchone()
+    seq = f"{last} + (number - 1) * (SELECT count(*) FROM first_events) + first.rowid"
+    copy_rows(database, "events", {"job": "copies.job", "seq": seq}, "number")
+    database.commit()
+
+
+def copy_rows(database, table, own, order):
+    """The first job's rows of a table, once for each copy. `own`: the columns that differ."""
+    database.execute(f"CREATE TEMP TABLE first_{table} AS SELECT * FROM {table}")
+    if not database.execute(f"SELECT 1 FROM first_{table}").fetchone():
+        raise ValueError(f"the first job has no {table}")
+    columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+    values = ", ".join(own.get(column, f"first.{column}") for column in columns)
+    database.execute(
+        f"INSERT INTO {table} SELECT {values} FROM copies CROSS JOIN first_{table} AS first "
+        f"ORDER BY {order}"
+    )
+
+
+def fill_store(daemon, count):
+    """Of a daemon that has ended. The start that is measured is to find the disk at rest."""
+    file = daemon.state / "snug.db"
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        fill(database, count)
+    with open(file, "rb") as filled:
+        os.fsync(filled.fileno())
 
 
 def measure_ended(count, jobs):
     daemon = FakeDaemon(settings=ONE_AT_A_TIME)
     try:
-        name = daemon.submit_script("steps=1", "display_name=ended")
+        changes = ["display_name=ended", "training.max_steps=10", "training.save_steps=5"]
+        changes += ["labels.team=red", "labels.run=first"]
+        name = daemon.submit(daemon.job_file(), *changes)
         daemon.wait_state(name, "SUCCEEDED")
         daemon.kill(15)
-        fill(sqlite3.connect(daemon.state / "snug.db"), count)
+        fill_store(daemon, count)
         begin = time.monotonic()
         daemon.start()
         print(f"{count} ended: answers after {time.monotonic() - begin:.2f} s,", end=" ")
         print(f"{resident_mib(daemon):.0f} MiB resident")
+        red = ("--label", "team=red")
         pages = {
             "list --all --limit 50": ("list", "--all", "--limit", 50),
             "list --state FAILED": ("list", "--state", "FAILED"),
+            "list --all --label --limit 50": ("list", "--all", *red, "--limit", 50),
             "get": ("get", name),
         }
         for what, words in pages.items():
             print(f"{what}: {latency_ms(lambda words=words: daemon.run(*words)):.1f} ms")
+        if count <= EXAMINED:
+            daemon.run("doctor")
         daemon.wait_state(daemon.submit_script(ENDLESS), "RUNNING")
         print(f"submits, 64 connections, {count} ended:", submit(daemon, 64, jobs))
     finally:
@@ -266,7 +310,9 @@ def crowd(path, name, count, all_there):
     asyncio.run(watch_all())
 
 
-def measure_crowd(count, jobs):
+def latency_in_a_crowd(count, jobs):
+    """Milliseconds, in their order, that each call of GetJob takes while 64 connections submit so
+    many jobs, beside so many watchers and as many silent connections; and submit_load's figures."""
     daemon = FakeDaemon(settings=ONE_AT_A_TIME)
     name = daemon.submit_script(ENDLESS)
     daemon.wait_state(name, "RUNNING")
@@ -277,24 +323,31 @@ def measure_crowd(count, jobs):
     try:
         if not all_there.wait(120):
             raise TimeoutError(f"{count} watchers and as many silent connections are not all there")
-        get = grpc.insecure_channel(f"unix:{daemon.socket}").unary_unary(
-            "/snug.v1.FineTuning/GetJob"
-        )
-        took = []
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        took, pool = [], concurrent.futures.ThreadPoolExecutor(1)
+        with grpc.insecure_channel(f"unix:{daemon.socket}") as channel, pool:
+            get = channel.unary_unary("/snug.v1.FineTuning/GetJob")
             submits = pool.submit(submit, daemon, 64, jobs)
             while not submits.done():
                 begin = time.monotonic()
                 get(about(name), timeout=60)
                 took.append((time.monotonic() - begin) * 1e3)
                 time.sleep(0.005)
-        took.sort()
-        print(f"get beside {count} watchers, {count} silent connections, 64 that submit:", end=" ")
-        print(f"p50 {took[len(took) // 2]:.1f} ms, p99 {took[int(len(took) * 0.99)]:.1f} ms")
-        print("their submits:", submits.result())
+        return sorted(took), submits.result()
     finally:
         others.terminate()
         daemon.close()
+
+
+def share(took, part):
+    """That so great a part of these takes no longer than."""
+    return took[int(len(took) * part)]
+
+
+def measure_crowd(count, jobs):
+    took, submits = latency_in_a_crowd(count, jobs)
+    print(f"get beside {count} watchers, {count} silent connections, 64 that submit:", end=" ")
+    print(f"p50 {share(took, 0.5):.1f} ms, p99 {share(took, 0.99):.1f} ms")
+    print("their submits:", submits)
 
 
 def main():

@@ -8,12 +8,20 @@ import grpc
 from tests.fault.faulty_os_test import FaultyOsTest
 from tests.fault.full_store_test import FullStoreTest
 from tests.harness.daemon import wait_for
-from tests.server.crowds_test import CrowdsTest, QueueTest, WatchersTest
+from tests.server.crowds_test import CrowdsTest, GetTest, QueueTest, WatchersTest
 from tests.server.faults_test import AwayTest
 from tests.server.tls_faults_test import RenewalTest
 
 MAINTAINED_S = 40  # The store makes its ballast anew every 30 s.
-__all__ = ["AwayTest", "CrowdsTest", "FaultyOsTest", "QueueTest", "RenewalTest", "WatchersTest"]
+__all__ = [
+    "AwayTest",
+    "CrowdsTest",
+    "FaultyOsTest",
+    "GetTest",
+    "QueueTest",
+    "RenewalTest",
+    "WatchersTest",
+]
 
 
 class FullStoreLongTest(FullStoreTest):

@@ -1,23 +1,26 @@
 // An operating system that fails, laid over snugd by LD_PRELOAD: calls that fail or come short,
 // files of which only what was synced is left, a wall clock that jumps. Other programs that inherit
-// it are left alone.
+// it are left alone. Before snugd ends by SIGSEGV it says in whose code that is: a line
+// "faulty_os: SIGSEGV in MODULE MODULE ..." on its standard error, innermost first.
 //
 //   FAULTY_PROGRAM=NAME   the beginning of another program's name than snugd
 //   FAULTY_DIR=DIR        only files below it are meant
 //   FAULTY_CALL=WHICH:WHAT@N[+]
 //                         the Nth such call fails; with + all from it on. WHICH:
-//                         sync (fsync, fdatasync), write (write, pwrite), open (open, openat),
-//                         spawn (posix_spawnp), thread (pthread_create), malloc; WHAT:
-//                         the name of an error, as ENOSPC; short (half of a write),
-//                         null (malloc), delay (200 ms)
+//                         sync (fsync, fdatasync), write (write, pwrite), read (read),
+//                         open (open, openat), spawn (posix_spawnp), thread (pthread_create),
+//                         malloc; WHAT: the name of an error, as ENOSPC; short (half of a write),
+//                         null (malloc), delay (200 ms), kill (the process is killed there)
 //   FAULTY_SWITCH=FILE    a byte: calls are counted, and fail, while it is not 0
 //   FAULTY_HITS=FILE      gets a byte for each call that fails
 //   FAULTY_SYNCED=DIR     has a copy of each file as it was last synced, by its inode's number
 //   FAULTY_CLOCK=FILE     eight bytes, seconds by which the wall clock is ahead
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -71,8 +74,40 @@ bool IsMeant() {
   return slash != nullptr && strncmp(slash + 1, wanted, strlen(wanted)) == 0;
 }
 
+// The module that has the address, without its folder.
+const char* ModuleOf(void* address) {
+  Dl_info found;
+  if (dladdr(address, &found) == 0 || found.dli_fname == nullptr) return "?";
+  const char* slash = strrchr(found.dli_fname, '/');
+  return slash == nullptr ? found.dli_fname : slash + 1;
+}
+
+// A stack that has overflowed leaves no room for this: then nothing is said.
+void TellWhereItFaults(int signal) {
+  constexpr int kOwnFrames = 2;  // This function, and what the kernel returns from it by.
+  void* frames[64];
+  const int count = backtrace(frames, 64);
+  char line[4096] = "faulty_os: SIGSEGV in";
+  size_t size = strlen(line);
+  for (int i = kOwnFrames; i < count && size < sizeof line - 256; ++i)
+    size += static_cast<size_t>(snprintf(line + size, 255, " %.200s", ModuleOf(frames[i])));
+  line[size++] = '\n';
+  if (syscall(SYS_write, STDERR_FILENO, line, size) < 0) abort();
+  raise(signal);  // It is blocked until this function has returned, and then ends the process.
+}
+
+void SayWhereItFaults() {
+  void* frame;
+  backtrace(&frame, 1);  // What it needs it loads the first time, which a handler must not do.
+  struct sigaction action {};
+  action.sa_handler = TellWhereItFaults;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
 __attribute__((constructor)) void SetUp() {
   if (!IsMeant()) return;
+  SayWhereItFaults();
   if (const char* dir = getenv("FAULTY_DIR")) snprintf(g_dir, sizeof g_dir, "%s", dir);
   if (const char* synced = getenv("FAULTY_SYNCED"))
     snprintf(g_synced, sizeof g_synced, "%s", synced);
@@ -97,6 +132,7 @@ bool IsFaulty(const char* which) {
   const long call = ++g_calls;
   if (g_fault.on ? call < g_fault.from : call != g_fault.from) return false;
   if (g_hits >= 0 && syscall(SYS_write, g_hits, "x", 1) != 1) abort();
+  if (strcmp(g_fault.what, "kill") == 0) kill(getpid(), SIGKILL);
   return true;
 }
 
@@ -195,6 +231,15 @@ ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
 
 ssize_t pwrite64(int fd, const void* bytes, size_t size, off_t offset) {
   return pwrite(fd, bytes, size, offset);
+}
+
+// Paths are asked for only where reads are to fail: there are very many.
+ssize_t read(int fd, void* bytes, size_t size) {
+  char path[4096];
+  if (strcmp(g_fault.which, "read") != 0 || !PathOf(fd, path) || !IsFaulty("read"))
+    return syscall(SYS_read, fd, bytes, size);
+  errno = ErrorOf(g_fault.what);
+  return -1;
 }
 
 int open(const char* path, int flags, ...) {

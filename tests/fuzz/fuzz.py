@@ -24,6 +24,7 @@ HERE = ROOT / "tests" / "fuzz"
 JSON = ("worker/program/files/json", "worker/program/files/regular_file")
 MESSAGES = ("proto/snug/enum_words", "proto/snug/json")
 ERRORS = ("server/job/errors", "server/data/sha256")
+PACKED = "worker/program/files/packed_tensors"
 SAFETENSORS = ("worker/program/files/safetensors", "worker/program/files/safetensors_header")
 WRITTEN = tuple(f"worker/checkpoint/{name}" for name in ("new_file", "read_file", "sha256"))
 PREPARED = ("server/data/prepared_dataset", "server/data/prompts", "server/node/json_file")
@@ -51,6 +52,12 @@ TARGETS = {
         "worker/program/task",
         *JSON,
     ),
+    "config_json": (
+        "worker/checkpoint/config_json",
+        "worker/checkpoint/reversible_loader",
+        *WRITTEN,
+        *JSON,
+    ),
     "tokenizer": ("worker/program/files/added_tokens", *JSON),
     "yaml": YAML,
     "frames": ("server/node/framing",),
@@ -69,10 +76,17 @@ TARGETS = {
     "json": MESSAGES,
     "witness": ("server/job/witness", "server/data/sha256"),
     "adapter_config": ("worker/program/files/adapter_config", *JSON),
-    "model_index": ("worker/program/files/model_index", *SAFETENSORS, *JSON),
+    "model_index": ("worker/program/files/model_index", PACKED, *SAFETENSORS, *JSON),
+    "packed_tensors": (PACKED, SAFETENSORS[1], "proto/snug/utf8", *JSON),
     "page_token": ("server/api/page_token", "server/job/random_id", *ERRORS),
     "metrics": ("server/api/metric_history", "server/node/json_file", *MESSAGES, *ERRORS, *JSON),
-    "names": ("server/job/job_ref", "server/job/names", "server/job/random_id"),
+    "names": (
+        "server/job/job_key",
+        "server/job/job_ref",
+        "server/job/names",
+        "server/job/random_id",
+        *ERRORS,
+    ),
     "webhook_url": ("server/job/webhook_url", *ERRORS),
     "openai": (
         "server/http/openai_objects",
@@ -123,6 +137,7 @@ LIBRARIES = tuple(
     f"proto/libsnug_{name}.a" for name in ("proto", "rpc", "json", "yaml", "tensorboard")
 )
 LIBRARIES += ("server/libsnug_job.a", "server/libsnug_node.a", "worker/libsnug_program.a")
+LIBRARIES += ("server/libsnug_descriptors.a", "kernels/libsnug_kernel_sizes.a")
 PACKAGES = ("protobuf", "libcrypto", "yaml-cpp", "absl_status", "absl_statusor", "absl_strings")
 PACKAGES += ("absl_time", "absl_synchronization", "absl_cord", "absl_cleanup", "re2")
 SANITIZERS, FAST_SANITIZERS = "address,undefined", "undefined"
