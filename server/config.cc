@@ -170,7 +170,6 @@ absl::Status AddListen(const Flags& flags, v1::DaemonConfig& config) {
 void FillDefaults(v1::DaemonConfig& config) {
   if (config.state_dir().empty()) config.set_state_dir(DefaultStateDir());
   if (config.socket().empty()) config.set_socket(DefaultSocket());
-  if (config.max_connection_age().empty()) config.set_max_connection_age("12h");
   if (config.worker().empty()) config.set_worker(BinaryDir() + "/snug-worker");
   if (config.worker_cuda().empty()) config.set_worker_cuda(BinaryDir() + "/snug-worker-cuda");
   if (config.gpu_library().empty()) config.set_gpu_library("libnvidia-ml.so.1");

@@ -213,9 +213,10 @@ absl::Status Daemon::ServeApi() {
                                         .info = info});
   page_.Connect(*api_, *callers_);
   door_.Connect(*api_, *callers_);
-  grpc_callers_ = std::make_unique<GrpcCallers>(peers_, strangers_, *callers_);
-  service_ = std::make_unique<FineTuningService>(*api_, *grpc_callers_, *pool_, streams_);
-  ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_, *service_, peers_, strangers_, streams_));
+  grpc_callers_ = std::make_unique<GrpcCallers>(connections_, *callers_);
+  service_ =
+      std::make_unique<FineTuningService>(*api_, *grpc_callers_, *pool_, connections_.streams);
+  ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_, *service_, connections_));
   return absl::OkStatus();
 }
 
@@ -410,7 +411,7 @@ void Daemon::Shutdown() {
     http_.reset();
   }
   if (server_ != nullptr) server_->StopAccepting();
-  streams_.StopAll();
+  connections_.streams.StopAll();
   webhook_sender_.reset();
   examiner_.reset();
   keeper_.reset();

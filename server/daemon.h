@@ -16,10 +16,10 @@
 #include "server/api/sessions.h"
 #include "server/data/prepare.h"
 #include "server/examine/examiner.h"
+#include "server/grpc/connections.h"
 #include "server/grpc/grpc_callers.h"
 #include "server/grpc/grpc_server.h"
 #include "server/grpc/service.h"
-#include "server/grpc/streams.h"
 #include "server/http/http_server.h"
 #include "server/http/openai_door.h"
 #include "server/http/status_page.h"
@@ -76,7 +76,7 @@ class Daemon {
   std::string cgroup_;                   // Of workers; empty: none is handed over.
   std::unique_ptr<GpuWatch> gpu_watch_;  // Where a GPU is among the devices.
   JobIndex index_;
-  StreamRegistry streams_;
+  Connections connections_;
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<Uploads> uploads_;
   std::unique_ptr<Preparer> preparer_;
@@ -94,8 +94,6 @@ class Daemon {
   Tenants tenants_;
   std::unique_ptr<Tokens> tokens_;
   std::unique_ptr<AuditLog> audit_;
-  Peers peers_;
-  Strangers strangers_;
   Sessions sessions_;
   std::unique_ptr<Callers> callers_;
   std::unique_ptr<Api> api_;

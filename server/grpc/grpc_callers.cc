@@ -10,11 +10,13 @@
 #include "absl/strings/match.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/node/clock.h"
 
 namespace snug::server {
 namespace {
 
 constexpr const char* kHeader = "authorization";
+constexpr const char* kGone = "unknown";  // gRPC's word for a peer whose connection has closed.
 constexpr absl::string_view kBearer = "Bearer ";
 
 absl::string_view ViewOf(grpc::string_ref text) { return {text.data(), text.size()}; }
@@ -49,13 +51,18 @@ absl::StatusOr<Principal> GrpcCallers::Find(const grpc::ServerContextBase& conte
   if (IsTls(context)) {
     absl::StatusOr<Principal> who = OverTls(context);
     // One who calls too often is known as well.
-    if (!absl::IsUnauthenticated(who.status())) strangers_.Acquaint(context.peer());
+    if (!absl::IsUnauthenticated(who.status())) connections_.strangers.Acquaint(context.peer());
     return who;
   }
-  if (std::optional<Principal> user = peers_.Find(context.peer()))
+  if (std::optional<Principal> user = connections_.peers.Find(context.peer()))
     return callers_.OfUser(*std::move(user));
   return WithReason(absl::UnauthenticatedError("the daemon cannot tell who calls"),
                     "UNAUTHENTICATED");
+}
+
+void GrpcCallers::NoteTakenBack(const grpc::ServerContextBase& context) {
+  const std::string peer = context.peer();
+  if (peer != kGone) connections_.resets.Count(peer, SinceBoot());
 }
 
 StillLetIn GrpcCallers::WatchOver(const absl::StatusOr<Principal>& who) const {

@@ -7,20 +7,22 @@
 
 #include "absl/status/statusor.h"
 #include "server/api/callers.h"
-#include "server/grpc/peers.h"
-#include "server/grpc/strangers.h"
-#include "server/grpc/streams.h"
+#include "server/grpc/connections.h"
 
 namespace snug::server {
 
 class GrpcCallers {
  public:
   // All outlive it.
-  GrpcCallers(const Peers& peers, Strangers& strangers, Callers& callers)
-      : peers_(peers), strangers_(strangers), callers_(callers) {}
+  GrpcCallers(Connections& connections, Callers& callers)
+      : connections_(connections), callers_(callers) {}
 
-  // UNAUTHENTICATED: nobody knows him. RESOURCE_EXHAUSTED: he calls too often.
+  // UNAUTHENTICATED: nobody knows him. RESOURCE_EXHAUSTED: he
+  // calls too often.
   absl::StatusOr<Principal> Find(const grpc::ServerContextBase& context);
+
+  // A call that was taken back, before it is done.
+  void NoteTakenBack(const grpc::ServerContextBase& context);
 
   // For the streams of one that was found; of nobody none is looked at.
   StillLetIn WatchOver(const absl::StatusOr<Principal>& who) const;
@@ -28,8 +30,7 @@ class GrpcCallers {
  private:
   absl::StatusOr<Principal> OverTls(const grpc::ServerContextBase& context);
 
-  const Peers& peers_;
-  Strangers& strangers_;
+  Connections& connections_;
   Callers& callers_;
 };
 

@@ -31,6 +31,7 @@ constexpr int kMaxReceiveBytes = 4 << 20;
 constexpr int kMaxMetadataBytes = 8 << 10;
 constexpr int kMaxConcurrentStreams = 100;   // Per connection.
 constexpr int kMaxIdleMs = 10 * 60'000;      // Without a call; clients dial again by themselves.
+constexpr const char* kMaxAge = "12h";       // Who was let in is looked at anew.
 constexpr int kMostAgeSeconds = 20 * 86400;  // gRPC counts it in milliseconds of an int.
 constexpr int kHandshakeMs = 10'000;         // Of TLS and HTTP/2.
 constexpr int kPingMs = 5 * 60'000;          // While a call lasts: whether the client is there.
@@ -45,7 +46,8 @@ constexpr int kBlockingThreads = 16;
 constexpr ConnectionLimits kTlsLimits = {.in_all = 1000, .of_a_user = 200};
 
 absl::StatusOr<int> MaxAgeMs(const v1::DaemonConfig& config) {
-  const absl::StatusOr<int64_t> seconds = ParseSeconds(config.max_connection_age());
+  const std::string& age = config.max_connection_age();
+  const absl::StatusOr<int64_t> seconds = ParseSeconds(age.empty() ? kMaxAge : age);
   if (!seconds.ok())
     return absl::InvalidArgumentError(
         absl::StrCat("max_connection_age: ", seconds.status().message()));
@@ -76,12 +78,10 @@ void SetLimits(int max_age_ms, grpc::ServerBuilder& builder) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const v1::DaemonConfig& config,
-                                                              grpc::Service& service, Peers& peers,
-                                                              Strangers& strangers,
-                                                              StreamRegistry& streams) {
+                                                              grpc::Service& service,
+                                                              Connections& connections) {
   ASSIGN_OR_RETURN(const int listener, ListenUnix(config.socket(), kSocketMode));
-  std::unique_ptr<GrpcServer> server(
-      new GrpcServer(config.socket(), listener, peers, strangers, streams));
+  std::unique_ptr<GrpcServer> server(new GrpcServer(config.socket(), listener, connections));
   server->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (server->wake_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
   RETURN_IF_ERROR(server->Build(config, service));
@@ -90,13 +90,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const v1::DaemonCo
   return server;
 }
 
-GrpcServer::GrpcServer(std::string socket, int listener, Peers& peers, Strangers& strangers,
-                       StreamRegistry& streams)
+GrpcServer::GrpcServer(std::string socket, int listener, Connections& connections)
     : socket_(std::move(socket)),
       listener_(listener),
-      peers_(peers),
-      strangers_(strangers),
-      streams_(streams),
+      known_(connections),
       tls_connections_(kTlsLimits) {}
 
 absl::Status GrpcServer::Build(const v1::DaemonConfig& config, grpc::Service& service) {
@@ -138,7 +135,7 @@ void GrpcServer::AcceptLoop() {
   std::vector<pollfd> set = {{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
   for (const Address& address : addresses_) set.push_back({address.listener, POLLIN, 0});
   while (!stopping_) {
-    const int wait_ms = strangers_.any() ? kStrangersMs : kReviewMs;
+    const int wait_ms = known_.strangers.any() ? kStrangersMs : kReviewMs;
     if (poll(set.data(), set.size(), wait_ms) < 0 && errno != EINTR) return;
     ReviewStrangers();
     ReviewStreams();
@@ -153,7 +150,7 @@ void GrpcServer::ReviewStreams() {
   const absl::Duration now = SinceBoot();
   if (now - streams_reviewed_ < absl::Milliseconds(kReviewMs)) return;
   streams_reviewed_ = now;
-  streams_.Review();
+  known_.streams.Review();
 }
 
 // No more often than that, however many connections come.
@@ -161,13 +158,13 @@ void GrpcServer::ReviewStrangers() {
   const absl::Duration now = SinceBoot();
   if (now - strangers_reviewed_ < absl::Milliseconds(kStrangersMs)) return;
   strangers_reviewed_ = now;
-  strangers_.Review(now);
+  known_.strangers.Review(now);
 }
 
 void GrpcServer::AcceptLocal() {
   int fd = AcceptOrPause(listener_, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return;
-  fd = peers_.Adopt(fd);
+  fd = known_.peers.Adopt(fd);
   if (fd >= 0 && IsSpareDescriptor(fd) && connections_.Admit(fd))
     grpc::AddInsecureChannelFromFd(server_.get(), fd);
   else if (fd >= 0)
@@ -177,7 +174,8 @@ void GrpcServer::AcceptLocal() {
 void GrpcServer::AcceptTls(Address& address) {
   const int fd = AcceptOrPause(address.listener, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return;
-  if (!IsSpareDescriptor(fd) || !tls_connections_.Admit(fd) || !strangers_.Admit(fd, SinceBoot())) {
+  if (!IsSpareDescriptor(fd) || !tls_connections_.Admit(fd) ||
+      !known_.strangers.Admit(fd, SinceBoot())) {
     close(fd);
     return;
   }

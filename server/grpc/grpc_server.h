@@ -14,9 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/grpc/peers.h"
-#include "server/grpc/strangers.h"
-#include "server/grpc/streams.h"
+#include "server/grpc/connections.h"
 #include "server/node/connection_caps.h"
 #include "snug/v1/config.pb.h"
 
@@ -24,12 +22,11 @@ namespace snug::server {
 
 class GrpcServer {
  public:
-  // `service`, `peers`, which is told of every connection of the socket, `strangers`, which is told
-  // of the others, and `streams`, which is reviewed every few seconds, outlive the server.
+  // `service`, and `connections`, which is told of each and reviewed every few seconds, outlive the
+  // server.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const v1::DaemonConfig& config,
-                                                           grpc::Service& service, Peers& peers,
-                                                           Strangers& strangers,
-                                                           StreamRegistry& streams);
+                                                           grpc::Service& service,
+                                                           Connections& connections);
   ~GrpcServer();
 
   // HOST:PORT of each address that is listened on, as the kernel has it.
@@ -47,8 +44,7 @@ class GrpcServer {
     std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   };
 
-  GrpcServer(std::string socket, int listener, Peers& peers, Strangers& strangers,
-             StreamRegistry& streams);
+  GrpcServer(std::string socket, int listener, Connections& connections);
   absl::Status Build(const v1::DaemonConfig& config, grpc::Service& service);
   void AcceptLoop();
   void ReviewStrangers();
@@ -59,9 +55,7 @@ class GrpcServer {
   const std::string socket_;
   const int listener_;
   int wake_ = -1;  // eventfd
-  Peers& peers_;
-  Strangers& strangers_;
-  StreamRegistry& streams_;
+  Connections& known_;
   std::atomic<bool> stopping_{false};
   std::vector<Address> addresses_;
   ConnectionCaps connections_, tls_connections_;          // Of the accepting thread.

@@ -8,12 +8,19 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
+#include "server/node/connection_caps.h"
 
 namespace snug::server {
 namespace {
 
 constexpr int kFirst = 4096;     // The daemon's own files and pipes stay below.
 constexpr int kNumbers = 65536;  // That many connections lie between two of one number.
+
+// -1: it is no connection of ours.
+int NumberOf(absl::string_view peer) {
+  int number = -1;
+  return absl::ConsumePrefix(&peer, "fd:") && absl::SimpleAtoi(peer, &number) ? number : -1;
+}
 
 }  // namespace
 
@@ -36,17 +43,22 @@ int Peers::Adopt(int fd) {
   close(fd);
   if (number < 0) return -1;
   next_ = number + 1;
-  principals_[number] = std::move(principal);
+  peers_[number] = {.principal = std::move(principal), .socket = SocketOf(number)};
   return number;
 }
 
 std::optional<Principal> Peers::Find(absl::string_view peer) const {
-  int number = -1;
-  if (!absl::ConsumePrefix(&peer, "fd:") || !absl::SimpleAtoi(peer, &number)) return std::nullopt;
   absl::MutexLock lock(&mutex_);
-  const auto found = principals_.find(number);
-  if (found == principals_.end()) return std::nullopt;
-  return found->second;
+  const auto found = peers_.find(NumberOf(peer));
+  if (found == peers_.end()) return std::nullopt;
+  return found->second.principal;
+}
+
+void Peers::Close(absl::string_view peer) const {
+  const int number = NumberOf(peer);
+  absl::MutexLock lock(&mutex_);
+  if (const auto found = peers_.find(number); found != peers_.end())
+    ShutDown(number, found->second.socket);
 }
 
 }  // namespace snug::server

@@ -5,6 +5,8 @@
 #ifndef SERVER_GRPC_PEERS_H_
 #define SERVER_GRPC_PEERS_H_
 
+#include <sys/types.h>
+
 #include <map>
 #include <optional>
 #include <string>
@@ -26,12 +28,18 @@ class Peers {
 
   // By what a call's context says; nothing for what is no connection of ours.
   std::optional<Principal> Find(absl::string_view peer) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends that connection.
+  void Close(absl::string_view peer) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   int first_ = 0, end_ = 0;  // Of the numbers.
   mutable absl::Mutex mutex_;
   int next_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<int, Principal> principals_ ABSL_GUARDED_BY(mutex_);
+  struct Peer {
+    Principal principal;
+    ino_t socket = 0;
+  };
+  std::map<int, Peer> peers_ ABSL_GUARDED_BY(mutex_);  // By number; some have gone.
 };
 
 }  // namespace snug::server

@@ -23,7 +23,7 @@ FineTuningService::Stream* FineTuningService::Open(
     ASSIGN_OR_RETURN(MessageSource<Message> source, (api_.*method)(*who, request));
     return Encoded(std::move(source));
   };
-  return StreamCall(open(), pool_, streams_, callers_.WatchOver(who));
+  return StreamCall(open(), pool_, streams_, callers_.WatchOver(who), Count(context));
 }
 
 FineTuningService::Stream* FineTuningService::GetJobLogs(Context* context, const Bytes* in) {
@@ -50,7 +50,7 @@ FineTuningService::Stream* FineTuningService::WatchJob(Context* context, const B
     RETURN_IF_ERROR(who.status());
     return api_.WatchJob(*who, request, watcher);
   };
-  return WatchCall(watch, streams_, callers_.WatchOver(who));
+  return WatchCall(watch, streams_, callers_.WatchOver(who), Count(*context));
 }
 
 FineTuningService::Reading* FineTuningService::UploadFile(Context* context, Bytes* out) {
@@ -60,7 +60,7 @@ FineTuningService::Reading* FineTuningService::UploadFile(Context* context, Byte
     RETURN_IF_ERROR(who.status());
     return api_.UploadFile(*who, header);
   };
-  return UploadCall(out, pool_, begin, callers_.WatchOver(who));
+  return UploadCall(out, pool_, begin, callers_.WatchOver(who), Count(*context));
 }
 
 }  // namespace snug::server

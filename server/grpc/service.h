@@ -125,10 +125,13 @@ class FineTuningService : public RawService {
               void (Api::*method)(const Principal&, const Request&, Answer<Response>)) {
     // Before the request is looked at: who is let in is no stranger, whatever he sends.
     const absl::StatusOr<Principal> who = callers_.Find(context);
-    return UnaryCall::Start<Request, Response>(
-        in, out, [&](const Request& request, Answer<Response> answer) {
-          who.ok() ? (api_.*method)(*who, request, std::move(answer)) : answer(who.status());
-        });
+    const auto act = [&](const Request& request, Answer<Response> answer) {
+      who.ok() ? (api_.*method)(*who, request, std::move(answer)) : answer(who.status());
+    };
+    return UnaryCall::Start<Request, Response>(in, out, act, Count(context));
+  }
+  CancelHook Count(const Context& context) {
+    return [this, &context] { callers_.NoteTakenBack(context); };
   }
   template <typename Request, typename Message>
   Stream* Open(const Context& context, const Bytes& in,

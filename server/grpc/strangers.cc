@@ -78,14 +78,6 @@ std::optional<int64_t> BytesReceived(int fd) {
   return static_cast<int64_t>(info.tcpi_bytes_received);
 }
 
-// Its owner may close it at any moment, and the number be another's: so a second one is looked at.
-void ShutDown(int fd, ino_t socket) {
-  const int mine = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (mine < 0) return;
-  if (SocketOf(mine) == socket) shutdown(mine, SHUT_RDWR);
-  close(mine);
-}
-
 }  // namespace
 
 bool Strangers::Admit(int fd, absl::Duration now) {
@@ -103,6 +95,13 @@ bool Strangers::Admit(int fd, absl::Duration now) {
   strangers_ += is_new || at->second.known ? 1 : 0;
   at->second = {.fd = fd, .address = *address, .place = place};
   return true;
+}
+
+void Strangers::Close(absl::string_view peer) {
+  const std::string place = PlaceOf(peer);
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [socket, peer] : peers_)
+    if (peer.place == place) ShutDown(peer.fd, socket);
 }
 
 void Strangers::Acquaint(absl::string_view peer) {

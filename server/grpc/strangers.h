@@ -39,6 +39,9 @@ class Strangers {
   // ipv4:127.0.0.1:4711, ipv6:%5B::1%5D:4711.
   void Acquaint(absl::string_view peer) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Ends the connection, whether or not somebody was let in over it.
+  void Close(absl::string_view peer) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Closes those that have sent too much at two looks: the first call may be on its way at one.
   void Review(absl::Duration now) ABSL_LOCKS_EXCLUDED(mutex_);
 

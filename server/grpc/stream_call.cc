@@ -34,8 +34,8 @@ class PulledStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     absl::Status why_ ABSL_GUARDED_BY(mutex_);
   };
 
-  PulledStream(MessageSource<grpc::ByteBuffer> source, TaskPool& pool)
-      : source_(std::move(source)), pool_(pool) {}
+  PulledStream(MessageSource<grpc::ByteBuffer> source, TaskPool& pool, CancelHook on_cancel)
+      : source_(std::move(source)), pool_(pool), on_cancel_(std::move(on_cancel)) {}
 
   std::shared_ptr<Ending> ending() { return ending_; }
   void Refuse(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
@@ -61,11 +61,15 @@ class PulledStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (!ok) cancelled_ = true;
     Continue();
   }
-  void OnCancel() override { cancelled_ = true; }
+  void OnCancel() override {
+    on_cancel_();
+    cancelled_ = true;
+  }
   void OnDone() override { delete this; }
 
   const MessageSource<grpc::ByteBuffer> source_;
   TaskPool& pool_;
+  const CancelHook on_cancel_;
   const std::shared_ptr<Ending> ending_ = std::make_shared<Ending>();
   std::atomic<bool> cancelled_{false};
   grpc::Alarm pause_;
@@ -76,9 +80,10 @@ class PulledStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall(
     absl::StatusOr<MessageSource<grpc::ByteBuffer>> source, TaskPool& pool, StreamRegistry& streams,
-    StillLetIn still) {
+    StillLetIn still, CancelHook on_cancel) {
   auto* call =
-      new PulledStream(source.ok() ? *std::move(source) : MessageSource<grpc::ByteBuffer>(), pool);
+      new PulledStream(source.ok() ? *std::move(source) : MessageSource<grpc::ByteBuffer>(), pool,
+                       std::move(on_cancel));
   if (!source.ok())
     call->Refuse(source.status());
   else if (!streams.Add(call->ending(), std::move(still)))

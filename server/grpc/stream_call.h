@@ -32,7 +32,7 @@ MessageSource<grpc::ByteBuffer> Encoded(MessageSource<Message> source) {
 // An error ends the call with it.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall(
     absl::StatusOr<MessageSource<grpc::ByteBuffer>> source, TaskPool& pool, StreamRegistry& streams,
-    StillLetIn still);
+    StillLetIn still, CancelHook on_cancel);
 
 }  // namespace snug::server
 

@@ -25,6 +25,9 @@ class Stoppable {
 // Whether who opened a stream would still be let in. UNAUTHENTICATED says why not.
 using StillLetIn = std::function<absl::Status()>;
 
+// Called when the client has taken the call back, while the call's context is still there.
+using CancelHook = std::function<void()>;
+
 class StreamRegistry {
  public:
   // False: the daemon drains, the stream must end at once.

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "server/api/api.h"
 #include "server/grpc/grpc_status.h"
+#include "server/grpc/streams.h"
 
 namespace snug::server {
 
@@ -21,8 +22,8 @@ class UnaryCall : public grpc::ServerUnaryReactor {
   // may be called from any thread, also after the call has ended.
   template <typename Request, typename Response, typename Act>
   static grpc::ServerUnaryReactor* Start(const grpc::ByteBuffer& in, grpc::ByteBuffer* out,
-                                         Act&& act) {
-    auto* call = new UnaryCall();
+                                         Act&& act, CancelHook on_cancel) {
+    auto* call = new UnaryCall(std::move(on_cancel));
     auto state = call->state_;
     auto answer = [state, out](absl::StatusOr<Response> response) {
       if (state->finished.exchange(true)) return;
@@ -44,8 +45,11 @@ class UnaryCall : public grpc::ServerUnaryReactor {
     UnaryCall* call = nullptr;  // Not touched once finished is set by somebody else.
   };
 
-  UnaryCall() { state_->call = this; }
+  explicit UnaryCall(CancelHook on_cancel) : on_cancel_(std::move(on_cancel)) {
+    state_->call = this;
+  }
   void OnCancel() override {
+    on_cancel_();
     if (!state_->finished.exchange(true)) Finish(grpc::Status::CANCELLED);
   }
   void OnDone() override { delete this; }
@@ -53,6 +57,7 @@ class UnaryCall : public grpc::ServerUnaryReactor {
   // is not of its API: to be looked at whenever gRPC changes.
   bool InternalInlineable() override { return true; }
 
+  const CancelHook on_cancel_;
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 

@@ -11,8 +11,13 @@ namespace {
 
 class UploadReactor : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
-  UploadReactor(grpc::ByteBuffer* out, TaskPool& pool, BeginUpload begin, StillLetIn still)
-      : out_(out), pool_(pool), begin_(std::move(begin)), still_(std::move(still)) {
+  UploadReactor(grpc::ByteBuffer* out, TaskPool& pool, BeginUpload begin, StillLetIn still,
+                CancelHook on_cancel)
+      : out_(out),
+        pool_(pool),
+        begin_(std::move(begin)),
+        still_(std::move(still)),
+        on_cancel_(std::move(on_cancel)) {
     StartRead(&chunk_);
   }
 
@@ -22,6 +27,7 @@ class UploadReactor : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     const bool posted = pool_.Post([this] { Take(); });
     if (!posted) Answer(WithReason(absl::UnavailableError("the daemon is busy"), "BUSY"));
   }
+  void OnCancel() override { on_cancel_(); }
   void OnDone() override { delete this; }
 
  private:
@@ -54,6 +60,7 @@ class UploadReactor : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   TaskPool& pool_;
   const BeginUpload begin_;
   const StillLetIn still_;
+  const CancelHook on_cancel_;
   grpc::ByteBuffer chunk_;
   std::unique_ptr<FileUpload> upload_;
 };
@@ -61,8 +68,9 @@ class UploadReactor : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 }  // namespace
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* UploadCall(grpc::ByteBuffer* out, TaskPool& pool,
-                                                      BeginUpload begin, StillLetIn still) {
-  return new UploadReactor(out, pool, std::move(begin), std::move(still));
+                                                      BeginUpload begin, StillLetIn still,
+                                                      CancelHook on_cancel) {
+  return new UploadReactor(out, pool, std::move(begin), std::move(still), std::move(on_cancel));
 }
 
 }  // namespace snug::server

@@ -21,7 +21,8 @@ using BeginUpload =
 
 // `begin` is called once, with the header of the first message; `still` with each.
 grpc::ServerReadReactor<grpc::ByteBuffer>* UploadCall(grpc::ByteBuffer* out, TaskPool& pool,
-                                                      BeginUpload begin, StillLetIn still);
+                                                      BeginUpload begin, StillLetIn still,
+                                                      CancelHook on_cancel);
 
 }  // namespace snug::server
 

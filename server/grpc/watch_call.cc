@@ -52,7 +52,8 @@ class WatchCore : public JobWatcher, public Stoppable {
 
 class WatchReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  WatchReactor() : core_(std::make_shared<WatchCore>(this)) {}
+  explicit WatchReactor(CancelHook on_cancel)
+      : on_cancel_(std::move(on_cancel)), core_(std::make_shared<WatchCore>(this)) {}
   const std::shared_ptr<WatchCore>& core() { return core_; }
   void Write(grpc::ByteBuffer bytes) {
     bytes_ = std::move(bytes);
@@ -67,11 +68,13 @@ class WatchReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     core->OnWritten(ok);
   }
   void OnCancel() override {
+    on_cancel_();
     const std::shared_ptr<WatchCore> core = core_;
     core->End(absl::CancelledError("the client has gone"));
   }
   void OnDone() override { delete this; }
 
+  const CancelHook on_cancel_;
   const std::shared_ptr<WatchCore> core_;
   grpc::ByteBuffer bytes_;
 };
@@ -94,8 +97,9 @@ void WatchCore::Advance() {
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchCall(const BeginWatch& begin,
-                                                      StreamRegistry& streams, StillLetIn still) {
-  auto* call = new WatchReactor();
+                                                      StreamRegistry& streams, StillLetIn still,
+                                                      CancelHook on_cancel) {
+  auto* call = new WatchReactor(std::move(on_cancel));
   const std::shared_ptr<WatchCore> core = call->core();
   const absl::StatusOr<JobPtr> job = begin(core);
   if (!job.ok())

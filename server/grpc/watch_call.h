@@ -20,7 +20,8 @@ using BeginWatch =
 // A client that reads slowly gets the latest state and misses those between: at most one message is
 // on its way, one waits.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchCall(const BeginWatch& begin,
-                                                      StreamRegistry& streams, StillLetIn still);
+                                                      StreamRegistry& streams, StillLetIn still,
+                                                      CancelHook on_cancel);
 
 }  // namespace snug::server
 

@@ -1,8 +1,10 @@
 #include "server/job/check_job.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -24,7 +26,6 @@
 #include "worker/program/files/adapter_export.h"
 #include "worker/program/files/added_tokens.h"
 #include "worker/program/files/carried_files.h"
-#include "worker/program/files/regular_file.h"
 #include "worker/program/files/safetensors.h"
 #include "worker/program/model_config.h"
 #include "worker/program/parameter.h"
@@ -65,9 +66,14 @@ std::string FieldOf(const absl::Status& status) {
   return absl::StrCat("spec.", message.substr(0, message.find(':')));
 }
 
+// Looked at, and not opened.
 absl::Status CheckFile(const std::string& path) {
-  ASSIGN_OR_RETURN(const program::RegularFile file, program::RegularFile::Open(path));
-  if (file.size() == 0) return absl::InvalidArgumentError(absl::StrCat(path, " is empty"));
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || access(path.c_str(), R_OK) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  if (!S_ISREG(status.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
+  if (status.st_size == 0) return absl::InvalidArgumentError(absl::StrCat(path, " is empty"));
   return absl::OkStatus();
 }
 

@@ -1,8 +1,10 @@
 #include "server/node/connection_caps.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -30,6 +32,14 @@ std::optional<std::string> UserOf(int fd) {
   size = sizeof peer;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
   return bytes(&peer.uid, sizeof peer.uid);
+}
+
+// The number may be another's at any moment: so a second one is looked at.
+void ShutDown(int fd, ino_t socket) {
+  const int mine = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (mine < 0) return;
+  if (SocketOf(mine) == socket) shutdown(mine, SHUT_RDWR);
+  close(mine);
 }
 
 bool ConnectionCaps::Admit(int fd) {

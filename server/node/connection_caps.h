@@ -13,6 +13,8 @@ namespace snug::server {
 
 // No two sockets of a machine have the same number; 0: the descriptor is no socket.
 ino_t SocketOf(int fd);
+// Ends the connection. Its owner may close it at any moment: another socket is left alone.
+void ShutDown(int fd, ino_t socket);
 // Bytes that tell users, or addresses, apart; nothing where the kernel does not say who it is.
 std::optional<std::string> UserOf(int fd);
 

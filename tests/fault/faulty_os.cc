@@ -8,9 +8,10 @@
 //   FAULTY_CALL=WHICH:WHAT@N[+]
 //                         the Nth such call fails; with + all from it on. WHICH:
 //                         sync (fsync, fdatasync), write (write, pwrite), read (read),
-//                         open (open, openat), spawn (posix_spawnp), thread (pthread_create),
-//                         malloc; WHAT: the name of an error, as ENOSPC; short (half of a write),
-//                         null (malloc), delay (200 ms), kill (the process is killed there)
+//                         open (open, openat), accept (accept4), spawn (posix_spawnp), thread
+//                         (pthread_create), malloc; WHAT: the name of an error, as ENOSPC; short
+//                         (half of a write), null (malloc), delay (200 ms), kill (the process is
+//                         killed there)
 //   FAULTY_SWITCH=FILE    a byte: calls are counted, and fail, while it is not 0
 //   FAULTY_HITS=FILE      gets a byte for each call that fails
 //   FAULTY_SYNCED=DIR     has a copy of each file as it was last synced, by its inode's number
@@ -27,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -267,6 +269,14 @@ int open64(const char* path, int flags, ...) {
 }
 
 // With its six parameters, which are all pointers.
+int accept4(int fd, struct sockaddr* peer, socklen_t* size, int flags) {
+  if (IsFaulty("accept")) {
+    errno = ErrorOf(g_fault.what);
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_accept4, fd, peer, size, flags));
+}
+
 int posix_spawnp(pid_t* pid, const char* file, ...) {
   if (IsFaulty("spawn")) return ErrorOf(g_fault.what);
   va_list more;

@@ -6,6 +6,7 @@ What was acknowledged before must be there after, and what was not may be there 
 worker trains nothing.
 """
 
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -236,6 +237,27 @@ class FaultyOsTest(unittest.TestCase):
                 for name in self.daemon.acknowledged:
                     self.daemon.wait_state(name, "SUCCEEDED")
                 self.daemon.recover()
+
+    # F-75, F-78: the machine has none left. Whoever came meanwhile is answered when it has, over
+    # HTTP as well, whose library stops listening for good.
+    def test_f75_connections_come_again(self):
+        off = self.daemon.folder / "switch"
+        off.write_bytes(b"\0")
+        faults = {"FAULTY_SWITCH": off, "FAULTY_DIR": ""}
+        self.assertIsNone(self.daemon.suffer(FAULTY_CALL="accept:ENFILE@1+", **faults))
+        self.daemon.metrics()
+        self.turn(off, 1)
+        # One call of accept that is under way already lets one more in.
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            answers = [pool.submit(self.daemon.metrics) for _ in range(2)]
+            told = lambda: "takes no connections for the moment" in self.daemon.log.read_text()
+            wait_for(told, "the daemon to say so", 60)
+            self.turn(off, 0)
+            for answer in answers:
+                self.assertIn("snug_jobs", answer.result())
+        self.assertTrue(self.daemon.hits())
+        self.daemon.run("list")
+        self.daemon.recover()
 
     @staticmethod
     def turn(switch, on):

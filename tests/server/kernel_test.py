@@ -20,7 +20,7 @@ INSIDE = "SNUG_TEST_GUEST"
 GROUPS = pathlib.Path("/sys/fs/cgroup")
 LIMITS = ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max")
 ENDLESS = "steps=100000 step_ms=50"
-GREEDY = "steps=12 step_ms=50 grow_at=8 grow_mb=3000 only_epoch=1"
+GREEDY = "steps=12 step_ms=50 grow_at=8 grow_mb=2000 only_epoch=1"
 
 
 @unittest.skipIf(INSIDE in os.environ, "this is the Linux of its own")

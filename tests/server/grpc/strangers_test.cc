@@ -128,6 +128,21 @@ TEST(StrangersTest, WhoIsLetInSendsWhatHeLikes) {
   }
 }
 
+TEST(StrangersTest, AConnectionIsClosedByItsPeersName) {
+  for (const char* from : {"127.0.0.1", "::1"}) {
+    Strangers strangers(kLimits);
+    Connection user(from), other(from);
+    ASSERT_TRUE(strangers.Admit(user.ours, kStart));
+    ASSERT_TRUE(strangers.Admit(other.ours, kStart));
+    strangers.Acquaint(user.peer);
+    strangers.Close("fd:4096");
+    EXPECT_TRUE(user.IsOpen()) << from;
+    strangers.Close(user.peer);
+    EXPECT_FALSE(user.IsOpen()) << from;
+    EXPECT_TRUE(other.IsOpen()) << from;
+  }
+}
+
 TEST(StrangersTest, AnAddressIsRefusedForAWhileAndNoOther) {
   Strangers strangers(kLimits);
   Connection loud("127.0.0.2"), again("127.0.0.2"), other("127.0.0.3");
