@@ -32,7 +32,8 @@ int main(int argc, char** argv) {
   auto config = snug::server::ConfigFromCommandLine(argc, argv);
   if (!config.ok()) return Fail(config.status());
   // What workers and snug-prepare have written; what users name is snug-inspect's to read.
-  snug::program::ReadOnlyBelow({config->state_dir() + "/jobs", config->state_dir() + "/datasets"});
+  const std::string& state = config->state_dir();
+  snug::program::ReadOnlyBelow({state + "/jobs", state + "/datasets", state + "/sampling"});
   auto daemon = snug::server::Daemon::Create(*config);
   if (!daemon.ok()) return Fail(daemon.status());
   puts((*daemon)->Banner().c_str());

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/http/connection.h"
+#include "server/http/requests.h"
 #include "server/job/log.h"
 #include "server/node/clock.h"
 #include "server/node/descriptors.h"
@@ -24,12 +25,6 @@ constexpr int kMostConnections = 128;  // With those that wait for a thread: eac
 constexpr ConnectionLimits kCaps = {.in_all = kMostConnections, .of_a_user = 48};
 constexpr absl::Duration kAfterAnError = absl::Milliseconds(50);
 constexpr absl::Duration kBetweenWarnings = absl::Minutes(1);
-
-// What is left of one that was refused would be the next request, perhaps in another's name.
-bool HasBody(const httplib::Request& request) {
-  const std::string length = request.get_header_value("Content-Length");
-  return request.has_header("Transfer-Encoding") || (!length.empty() && length != "0");
-}
 
 }  // namespace
 
@@ -117,10 +112,11 @@ void Acceptor::Converse(int fd) {
     if (is_stopping() || !connection.AwaitRequest()) return;
     bool is_last = false, has_body = false;
     const auto after_head = [&](httplib::Request& request) {
-      connection.HeadHasCome();
-      request.ssl = connection.ssl();
       has_body = HasBody(request);
+      connection.HeadHasCome(has_body);
+      request.ssl = connection.ssl();
       if (!has_body) return;
+      // What is left of a body that was refused would be the next request, perhaps another's.
       request.headers.erase("Connection");
       request.set_header("Connection", "close");  // The answer repeats it.
     };

@@ -20,6 +20,8 @@ constexpr absl::Duration kMostWriteSilence = absl::Seconds(10);  // Of who takes
 constexpr int64_t kLeastBytesPerSecond = 4 << 10;  // As of a stranger at the other door.
 constexpr int64_t kMostHeadBytes = 64 << 10;       // httplib would put together any number of them.
 constexpr int64_t kMostAheadBytes = 4 << 20;
+constexpr absl::Duration kLinger = absl::Seconds(1);
+constexpr int64_t kMostDropped = 1 << 20;
 constexpr int kLookMs = 100;              // Whether there is a crowd by now.
 constexpr size_t kPieceBytes = 16 << 10;  // Of an answer: what TLS sends at a time.
 
@@ -47,8 +49,22 @@ Connection::Connection(int fd, SSL_CTX* tls, std::function<bool()> is_crowded)
 Connection::~Connection() {
   ahead_of_this_thread = nullptr;
   if (ssl_ != nullptr && !is_broken_ && SSL_is_init_finished(ssl_.get())) SSL_shutdown(ssl_.get());
-  shutdown(fd_, SHUT_RDWR);
+  shutdown(fd_, SHUT_WR);
+  if (has_body_ && !is_broken_) DropUnread();
   close(fd_);
+}
+
+// Closed with bytes unread the kernel would reset it, and its client not hear why it was refused.
+void Connection::DropUnread() {
+  int64_t dropped = 0;
+  const absl::Duration end = SinceBoot() + kLinger;
+  while (dropped < kMostDropped && SinceBoot() < end) {
+    pollfd asked = {.fd = fd_, .events = POLLIN, .revents = 0};
+    if (poll(&asked, 1, kLookMs) <= 0) return;
+    const ssize_t got = recv(fd_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    if (got <= 0) return;
+    dropped += got;
+  }
 }
 
 bool Connection::ShakeHands() {
@@ -66,14 +82,15 @@ bool Connection::AwaitRequest() {
   return at_ < end_ || Fill() > 0;
 }
 
-void Connection::HeadHasCome() {
+void Connection::HeadHasCome(bool has_body) {
   in_head_ = false;
+  has_body_ = has_body;
   ahead_bytes_ = 0;
   ahead_of_this_thread = &ahead_bytes_;
 }
 
-void Connection::Take(size_t bytes) {
-  if (ahead_of_this_thread != nullptr) *ahead_of_this_thread -= static_cast<int64_t>(bytes);
+void Connection::NoteTaken() {
+  if (ahead_of_this_thread != nullptr) *ahead_of_this_thread = 0;
 }
 
 bool Connection::is_readable() const { return at_ < end_ || IsReady(fd_, POLLIN); }

@@ -35,11 +35,12 @@ class Connection : public httplib::Stream {
   bool ShakeHands();
   // Whether another request begins.
   bool AwaitRequest();
-  // What comes from now on is the request's body. No more than 4 MiB of it are read beyond what is
-  // taken of it: httplib's parser of forms keeps whatever it finds between two parts.
-  void HeadHasCome();
-  // That so many bytes were taken of the body that this thread reads.
-  static void Take(size_t bytes);
+  // What comes from now on is the request's body. No more than 4 MiB of it are read without
+  // anything being taken of it: httplib's parser of forms keeps whatever it finds between two
+  // parts.
+  void HeadHasCome(bool has_body);
+  // That something was taken of the body that this thread reads.
+  static void NoteTaken();
   const SSL* ssl() const { return ssl_.get(); }
 
   bool is_readable() const override;
@@ -63,6 +64,7 @@ class Connection : public httplib::Stream {
   // Calls `attempt` until the client was ready for it; gives what it gave then.
   ssize_t Try(short events, absl::Duration silence, const std::function<ssize_t()>& attempt);
   ssize_t Fill();
+  void DropUnread();
 
   const int fd_;
   const bool is_plain_;
@@ -75,8 +77,9 @@ class Connection : public httplib::Stream {
   bool is_open_ = false;     // Hands are shaken, and reading has not failed.
   bool is_broken_ = false;   // The socket or TLS has failed, or the client has ended it.
   bool in_head_ = true;      // Of a request; a handshake is like one.
+  bool has_body_ = false;    // That request.
   int64_t moved_bytes_ = 0;  // Of this request and its answer.
-  int64_t ahead_bytes_ = 0;  // Of its body: read, and not taken.
+  int64_t ahead_bytes_ = 0;  // Of its body: read since something was last taken.
   absl::Duration waited_;    // For the client, in this request.
 };
 

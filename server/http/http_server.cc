@@ -58,8 +58,7 @@ void SetLimits(httplib::Server& server) {
 bool HasBodyForNobody(const httplib::Request& request) {
   const std::string& method = request.method;
   if (method == "POST") return request.path.find_first_of("\r\n") != std::string::npos;
-  const std::string length = request.get_header_value("Content-Length");
-  if (method == "DELETE") return !length.empty() && length != "0";
+  if (method == "DELETE") return HasBody(request);
   return method == "PUT" || method == "PATCH" || method == "PRI";
 }
 
@@ -74,10 +73,13 @@ void RefuseAtTheGate(httplib::Server& server, const int* loopback_port) {
   server.set_pre_routing_handler(
       [is_foreign](const httplib::Request& request, httplib::Response& response) {
         const bool foreign = is_foreign(request);
-        if (!foreign && !HasBodyForNobody(request)) return Handled::Unhandled;
-        response.status = foreign ? 421 : 405;
-        response.set_content(foreign ? "this server is 127.0.0.1 and localhost alone\n"
-                                     : "nothing here reads such a body\n",
+        // httplib unpacks a body before anybody looks at it: a kilobyte may become a gigabyte.
+        const bool packed = request.has_header("Content-Encoding");
+        if (!foreign && !packed && !HasBodyForNobody(request)) return Handled::Unhandled;
+        response.status = foreign ? 421 : packed ? 415 : 405;
+        response.set_content(foreign  ? "this server is 127.0.0.1 and localhost alone\n"
+                             : packed ? "send the body as it is, without Content-Encoding\n"
+                                      : "nothing here reads such a body\n",
                              "text/plain");
         return Handled::Handled;
       });

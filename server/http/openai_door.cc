@@ -78,7 +78,7 @@ absl::StatusOr<std::string> BodyOf(const httplib::Request& request,
   if (request.is_multipart_form_data()) return absl::InvalidArgumentError("no form is expected");
   std::string body;
   const auto take = [&](const char* data, size_t bytes) {
-    Connection::Take(bytes);
+    Connection::NoteTaken();
     body.append(data, std::min(bytes, kMaxBodyBytes + 1 - body.size()));
     return body.size() <= kMaxBodyBytes;
   };
@@ -102,7 +102,7 @@ class Form {
   }
 
   bool Take(const char* data, size_t bytes) {
-    Connection::Take(bytes);
+    Connection::NoteTaken();
     if (name_ == "file") {
       if (status_.ok()) status_ = upload_->Append({data, bytes});
       return status_.ok();

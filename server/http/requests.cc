@@ -14,6 +14,12 @@ std::string BearerOf(const httplib::Request& request) {
   return absl::StartsWithIgnoreCase(header, "Bearer ") ? header.substr(7) : "";
 }
 
+bool HasBody(const httplib::Request& request) {
+  const size_t lengths = request.get_header_value_count("Content-Length");
+  return request.has_header("Transfer-Encoding") || lengths > 1 ||
+         (lengths == 1 && request.get_header_value("Content-Length") != "0");
+}
+
 int HttpCode(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:

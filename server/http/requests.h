@@ -16,6 +16,9 @@ namespace snug::server {
 // Of "Authorization: Bearer SECRET"; empty: there is none.
 std::string BearerOf(const httplib::Request& request);
 
+// Whether a body comes with it. Where it says so twice, it may.
+bool HasBody(const httplib::Request& request);
+
 // The status code of HTTP that says the same.
 int HttpCode(const absl::Status& status);
 

@@ -92,7 +92,9 @@ int AcceptOrPause(int listener, int flags) {
   const int fd = accept4(listener, nullptr, nullptr, flags);
   if (fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM))
     return fd;
+  const int error = errno;
   absl::SleepFor(kNoDescriptorsPause);
+  errno = error;
   return -1;
 }
 

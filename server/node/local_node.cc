@@ -96,13 +96,15 @@ absl::Status LocalNode::KillOrphans(const EndedAttempt& ended,
                                     const std::string& attempt_dir) const {
   if (ended.boot_id != BootId()) return absl::OkStatus();  // The machine has been started anew.
   const pid_t shim = ended.shim > 0 ? static_cast<pid_t>(ended.shim) : ShimPid(attempt_dir);
+  absl::StatusOr<int> signalled = 0;
   for (int round = 0; round < kKillRounds; ++round) {
     const DescriptorLoan loan;
-    const absl::StatusOr<int> signalled = SignalSession(shim, attempt_dir, SIGKILL);
+    signalled = SignalSession(shim, attempt_dir, SIGKILL);
     if (!signalled.ok() && !absl::IsUnavailable(signalled.status())) return signalled.status();
     if (signalled.ok() && *signalled == 0) return absl::OkStatus();
     absl::SleepFor(kKillPause);
   }
+  RETURN_IF_ERROR(signalled.status());
   return absl::DeadlineExceededError(
       absl::StrCat("processes of ", attempt_dir, " do not end, though they were killed"));
 }

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kPage = 100;  // Jobs; 2 ms of the store's thread.
 constexpr absl::Duration kAfterPage = absl::Milliseconds(50);
 constexpr absl::Duration kFirstSweep = absl::Seconds(30);  // A start has other things to do.
-// While jobs are submitted as fast as the store takes them, there is a moment between two batches.
+// A new job that names this one is on its way into the store.
 constexpr int kTries = 20;
 constexpr absl::Duration kBetweenTries = absl::Milliseconds(7);
 constexpr int64_t kNamesPage = 1000;                       // Rows, of which two columns are read.

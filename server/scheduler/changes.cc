@@ -51,7 +51,7 @@ absl::StatusOr<v1::Job> JobChanger::Delete(const std::string& key) {
     if (GoesOnFrom(entry->record.job, *job))
       return WrongState(job->id(), "delete", "what a job that has not ended goes on from");
   if (core_.IsNamedByComing(*job))
-    return WrongState(job->id(), "delete", "what a new job goes on from");
+    return absl::UnavailableError("a new job that names it is on its way into the store");
   // What that one made may need it: an adapter has no other base.
   ASSIGN_OR_RETURN(const std::string successor, core_.store.FindSuccessor(JobName(*job)));
   if (!successor.empty()) return IsBegunWith(*job, successor);

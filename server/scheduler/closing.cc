@@ -117,7 +117,7 @@ void Closing::OnLookedAt(const std::string& id, int epoch, absl::StatusOr<Closed
   core_.in_hand.Forget(id);
   entry->attempt->end.stage = AttemptEnd::Stage::kGone;
   absl::Status status = closed.status();
-  ShowUndying(*entry, ReasonOf(status) == kUndying);
+  if (status.ok() || ReasonOf(status) == kUndying) ShowUndying(*entry, !status.ok());
   if (status.ok()) {
     closed->not_started = entry->attempt->not_started;
     closed->moves = core_.board.MovesOff(*entry);
@@ -134,13 +134,12 @@ void Closing::OnLookedAt(const std::string& id, int epoch, absl::StatusOr<Closed
 void Closing::ShowUndying(Entry& entry, bool undying) {
   if (std::exchange(entry.attempt->undying, undying) == undying) return;
   core_.needs_round = true;
-  if (undying) {
-    entry.record.job.set_reason(
-        absl::StrCat("a process of attempt ", entry.attempt->record.epoch,
-                     " does not end, though it was killed: its bytes stay reserved"));
-    core_.Show(entry);
-  }
   core_.board.Show();
+  if (!undying) return;
+  entry.record.job.set_reason(
+      absl::StrCat("a process of attempt ", entry.attempt->record.epoch,
+                   " does not end, though it was killed: its bytes stay reserved"));
+  core_.Show(entry);
 }
 
 // What is known of the job's checkpoints, and how far it came, holds whether or not the end can be

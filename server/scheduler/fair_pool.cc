@@ -17,7 +17,8 @@ size_t FairPool::WaitingOf(const std::string& user) const {
 
 bool FairPool::Post(FairWork work) {
   absl::MutexLock lock(&mutex_);
-  if (stopping_ || waiting_ >= max_waiting_) return false;
+  // Small work, which waits for less, has as many places more.
+  if (stopping_ || waiting_ >= (work.small ? 2 : 1) * max_waiting_) return false;
   ++waiting_;
   ++waiting_of_[work.user];
   const Place place = {-int64_t{work.priority}, arrivals_++};

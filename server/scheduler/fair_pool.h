@@ -32,9 +32,9 @@ struct FairWork {
 class FairPool {
  public:
   struct Threads {
-    int any = 1;                // Take what comes.
-    int small = 0;              // Take small work alone.
-    size_t waiting = SIZE_MAX;  // More is refused.
+    int any = 1;                    // Take what comes.
+    int small = 0;                  // Take small work alone.
+    size_t waiting = SIZE_MAX / 2;  // More is refused; of small work, twice as much.
   };
 
   explicit FairPool(Threads threads);

@@ -201,8 +201,8 @@ class SlowTest(unittest.TestCase):
             self.assertLess(time.monotonic() - began, CLOSED_S, len(slow))
             asked = time.monotonic()
             self.assertIn("snug_jobs", self.daemon.metrics())
-            self.assertLess(time.monotonic() - asked, 2)
-            time.sleep(1)
+            self.assertLess(time.monotonic() - asked, 5)
+            time.sleep(0.5)
             slow = [one for one in slow if drips(one)]
 
     # F-78: the one that is slow takes longer than the other is waited for.
@@ -226,7 +226,17 @@ class SlowTest(unittest.TestCase):
         wait_for(lambda: not drips(flood), "it to be closed", 5)
 
     # They would be taken into memory whole.
+    def test_a_body_that_is_packed_is_not_read(self):
+        for request in ("DELETE /v1/files/a", "POST /v1/files", "GET /metrics"):
+            for packed in ("gzip", "br"):
+                head = f"{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
+                head += f"Content-Encoding: {packed}\r\nTransfer-Encoding: chunked\r\n\r\n"
+                self.assertIn(b" 415 ", self.connection(head).recv(100), request)
+
     def test_a_body_that_no_route_reads_is_not_read(self):
+        head = "DELETE /v1/files/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
+        head += "Transfer-Encoding: chunked\r\n\r\n"
+        self.assertIn(b" 405 ", self.connection(head).recv(100))
         for request in ("PUT /v1/files", "PATCH /", "DELETE /v1/files/a", "POST /%0a"):
             head = f"{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000000\r\n\r\n"
             self.assertIn(b" 405 ", self.connection(head).recv(100), request)
@@ -268,18 +278,18 @@ class SlowTest(unittest.TestCase):
         for one in slow:
             self.addCleanup(one.close)
         hello = iter(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100))
-        began, still_open = time.monotonic(), []
+        time.sleep(0.5)  # Those beyond the cap are closed.
+        slow = [one for one in slow if drips(one, bytes([next(hello)]))]
+        self.assertLessEqual(len(slow), 48)
+        self.assertGreater(len(slow), 0)
+        began = time.monotonic()
         while slow:
             self.assertLess(time.monotonic() - began, CLOSED_S, len(slow))
-            byte = bytes([next(hello)])
-            slow = [one for one in slow if drips(one, byte)]
-            still_open.append(len(slow))
             asked = time.monotonic()
             self.assertEqual(site.page("/metrics")[0], 401)
-            self.assertLess(time.monotonic() - asked, 2)
-            time.sleep(1)
-        self.assertLessEqual(still_open[1], 48)
-        self.assertGreater(still_open[1], 0)
+            self.assertLess(time.monotonic() - asked, 5)
+            slow = [one for one in slow if drips(one, bytes([next(hello)]))]
+            time.sleep(0.5)
 
 
 class EndsTest(unittest.TestCase):

@@ -169,6 +169,7 @@ TEST_F(ApiTest, WhatReadsForLongIsNotForTheQuickThreads) {
   history.set_id("none");
   EXPECT_TRUE(absl::IsNotFound(Call(&Api::GetMetricHistory, root_, history).status()));
   go_on.Notify();
+  pool_.Stop();  // Nobody waits any more.
 }
 
 // It holds the jobs of all tenants.

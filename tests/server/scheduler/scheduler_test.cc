@@ -242,7 +242,7 @@ TEST_F(SchedulerTest, WhatANewJobNamesIsNotDeletedUnderIt) {
   });
   go_on.Notify();  // The new job is on its way into the store when the other is to be deleted.
   answered.WaitForNotification();
-  EXPECT_THAT(deleted.message(), HasSubstr("it is what a new job goes on from"));
+  EXPECT_THAT(deleted.message(), HasSubstr("a new job that names it is on its way"));
   EXPECT_TRUE(index_.Find(kJob).ok());
 }
 

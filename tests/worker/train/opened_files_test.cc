@@ -74,6 +74,9 @@ TEST_F(OpenedFilesTest, WhatLiesElsewhereIsNotRead) {
   KeepToOpened(nullptr);
   ReadOnlyBelow({model_});
   for (const absl::Status& status : Read(weights_)) EXPECT_TRUE(status.ok()) << status;
+  fs::create_symlink(model_, dir_ / "other_name");
+  for (const char* path : {"other_name/weights", "model/../model//weights"})
+    EXPECT_TRUE(RegularFile::Open(dir_ / path).ok()) << path;
   for (const std::string& path : {secret_, (model_ / "../secret").string()})
     for (const absl::Status& status : Read(path))
       EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;

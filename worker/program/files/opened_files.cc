@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <utility>
+#include <filesystem>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/cord.h"
@@ -13,6 +13,8 @@
 
 namespace snug::program {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kChanged = "snug/input_changed";  // A status's payload.
 
@@ -24,11 +26,18 @@ std::vector<std::string>& ReadFolders() {
   return *folders;
 }
 
+// However the path is spelled: as files lie, links followed, but for the file itself.
+std::string WhereItLies(const std::string& path) {
+  std::error_code ignored;
+  const fs::path file(path);
+  return (fs::weakly_canonical(file.parent_path(), ignored) / file.filename()).string();
+}
+
 bool IsForThisProcess(const std::string& path) {
-  if (absl::StrContains(path, "/../")) return ReadFolders().empty();
-  return ReadFolders().empty() || absl::c_any_of(ReadFolders(), [&](const std::string& folder) {
-           return absl::StartsWith(path, folder + "/");
-         });
+  if (ReadFolders().empty()) return true;
+  return absl::c_any_of(ReadFolders(), [where = WhereItLies(path)](const std::string& folder) {
+    return absl::StartsWith(where, folder + "/");
+  });
 }
 
 // Null: it is in none of the folders, and may be anything.
@@ -55,7 +64,13 @@ FileIdentity IdentityOf(const struct stat& about) {
 
 void KeepToOpened(const OpenedFiles* files) { opened_files = files; }
 
-void ReadOnlyBelow(std::vector<std::string> folders) { ReadFolders() = std::move(folders); }
+void ReadOnlyBelow(const std::vector<std::string>& folders) {
+  ReadFolders().clear();
+  for (const std::string& folder : folders) {
+    std::error_code ignored;
+    ReadFolders().push_back(fs::weakly_canonical(folder, ignored).string());
+  }
+}
 
 bool MayBeThere(const std::string& path) {
   const OpenedFiles* kept = KeptTo(path);

@@ -40,7 +40,7 @@ void KeepToOpened(const OpenedFiles* files);
 
 // From now on OpenToRead opens nothing but what lies below one of these folders, so that nothing
 // else is read in this process. Before the first reading, and from one thread.
-void ReadOnlyBelow(std::vector<std::string> folders);
+void ReadOnlyBelow(const std::vector<std::string>& folders);
 
 // Whether there may be a file of that path: false in a folder in which it was not opened.
 bool MayBeThere(const std::string& path);
