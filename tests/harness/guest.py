@@ -7,12 +7,14 @@ and all their controllers. Nothing that happens in it outlives it but files.
 python -m tests.harness.guest FOLDER is the first process there.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import json
 import os
 import pathlib
 import shlex
+import signal
 import socket
 import struct
 import subprocess
@@ -56,17 +58,23 @@ def run(command, environment, seconds):
             f"#!/bin/sh\ncd {shlex.quote(str(ROOT))}\nexec {shlex.join(words)} >/dev/console 2>&1\n"
         )
         init.chmod(0o755)
-        done = subprocess.run(
-            [*KERNEL, f"init={init}"],
-            timeout=seconds,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        with open(folder / "printed", "wb") as printed:
+            kernel = subprocess.Popen(
+                [*KERNEL, f"init={init}"],
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # With the processes that it makes of its own ones.
+            )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            kernel.wait(seconds)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(kernel.pid, signal.SIGKILL)
+        kernel.wait()
         status = folder / "status"
         reached = int(status.read_text()) if status.exists() else None
-        return reached, done.stdout.decode(errors="replace").replace("\r", "")
+        output = (folder / "printed").read_bytes().decode(errors="replace")
+        return reached, output.replace("\r", "")
 
 
 def _mount():
