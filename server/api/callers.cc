@@ -22,22 +22,34 @@ absl::Status Unknown(absl::string_view message, absl::string_view reason) {
 
 }  // namespace
 
+double RateLimit::LevelOf(const Bucket& bucket, absl::Duration now) const {
+  const double filled = absl::ToDoubleSeconds(now - bucket.filled) * rate_.per_second;
+  return std::min<double>(rate_.burst, bucket.calls + filled);
+}
+
+size_t RateLimit::size() const {
+  absl::MutexLock lock(&mutex_);
+  return buckets_.size();
+}
+
 bool RateLimit::Take(const std::string& name, absl::Duration now) {
   absl::MutexLock lock(&mutex_);
+  if (buckets_.size() >= forget_at_) {
+    std::erase_if(buckets_,
+                  [&](const auto& each) { return LevelOf(each.second, now) == rate_.burst; });
+    forget_at_ = std::max<size_t>(64, 2 * buckets_.size());
+  }
   const auto [found, is_new] =
       buckets_.try_emplace(name, Bucket{.calls = static_cast<double>(rate_.burst), .filled = now});
   Bucket& bucket = found->second;
-  bucket.calls = std::min<double>(
-      rate_.burst, bucket.calls + absl::ToDoubleSeconds(now - bucket.filled) * rate_.per_second);
-  bucket.filled = now;
+  bucket = {.calls = LevelOf(bucket, now), .filled = now};
   if (bucket.calls < 1) return false;
   bucket.calls -= 1;
   return true;
 }
 
 absl::StatusOr<Principal> Callers::OfSecret(absl::string_view secret) {
-  std::optional<Principal> who = sessions_.Find(secret, absl::Now());
-  return WithinRate(who ? *std::move(who) : FindToken(secret));
+  return WithinRate(FindSecret(secret));
 }
 
 absl::StatusOr<Principal> Callers::OfToken(absl::string_view token) {
@@ -68,6 +80,15 @@ absl::StatusOr<Principal> Callers::WithinRate(absl::StatusOr<Principal> who) {
   RateLimit& rate = who->trusted ? own_rate_ : rate_;
   if (!rate.Take(name, SinceBoot())) return TooFast(name, rate.per_second());
   return who;
+}
+
+absl::Status Callers::CheckSecret(absl::string_view secret) const {
+  return FindSecret(secret).status();
+}
+
+absl::StatusOr<Principal> Callers::FindSecret(absl::string_view secret) const {
+  std::optional<Principal> who = sessions_.Find(secret, absl::Now());
+  return who ? *std::move(who) : FindToken(secret);
 }
 
 absl::StatusOr<Principal> Callers::FindToken(absl::string_view secret) const {

@@ -23,14 +23,15 @@ struct CallRate {
   int per_second = 50;
 };
 
-// Buckets that fill as time goes by, one for each name; there are as many names as tokens,
-// certificates and users of the machine.
+// Buckets that fill as time goes by, one for each name. Full ones are forgotten.
 class RateLimit {
  public:
   explicit RateLimit(CallRate rate = {}) : rate_(rate) {}
 
   bool Take(const std::string& name, absl::Duration now) ABSL_LOCKS_EXCLUDED(mutex_);
   int per_second() const { return rate_.per_second; }
+  // Of how many names anything is kept.
+  size_t size() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Bucket {
@@ -38,9 +39,13 @@ class RateLimit {
     absl::Duration filled;
   };
 
+  double LevelOf(const Bucket& bucket, absl::Duration now) const;
+
   const CallRate rate_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::map<std::string, Bucket> buckets_ ABSL_GUARDED_BY(mutex_);
+  // Looking at all of them is paid for by the ones that came since.
+  size_t forget_at_ ABSL_GUARDED_BY(mutex_) = 64;
 };
 
 class Callers {
@@ -52,6 +57,8 @@ class Callers {
   // UNAUTHENTICATED: nobody knows him. RESOURCE_EXHAUSTED: he calls too often.
   absl::StatusOr<Principal> OfSecret(absl::string_view secret);  // Of a session, or a token.
   absl::StatusOr<Principal> OfToken(absl::string_view token);
+  // Whether OfSecret would know him; it counts as no call.
+  absl::Status CheckSecret(absl::string_view secret) const;
   absl::StatusOr<Principal> OfCertificate(const CertificateNames& names);
   // Of the unix socket, whom the kernel knows. The daemon's own user, and root, may call as often
   // as they like where there are no tenants, else ten times as often as others.
@@ -62,6 +69,7 @@ class Callers {
   absl::Status StillLetIn(const Principal& who) const;
 
  private:
+  absl::StatusOr<Principal> FindSecret(absl::string_view secret) const;
   absl::StatusOr<Principal> FindToken(absl::string_view token) const;
   absl::StatusOr<Principal> WithinRate(absl::StatusOr<Principal> who);
 

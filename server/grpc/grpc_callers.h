@@ -17,8 +17,7 @@ class GrpcCallers {
   GrpcCallers(Connections& connections, Callers& callers)
       : connections_(connections), callers_(callers) {}
 
-  // UNAUTHENTICATED: nobody knows him. RESOURCE_EXHAUSTED: he
-  // calls too often.
+  // UNAUTHENTICATED: nobody knows him. RESOURCE_EXHAUSTED: he calls too often.
   absl::StatusOr<Principal> Find(const grpc::ServerContextBase& context);
 
   // A call that was taken back, before it is done.

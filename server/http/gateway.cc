@@ -24,19 +24,23 @@ void Gateway::Connect(Api& api, Callers& callers) {
   callers_ = &callers;
 }
 
-absl::StatusOr<Gateway::Entry> Gateway::Enter(const std::string& secret) const {
+absl::StatusOr<Gateway::Parts> Gateway::PartsFor(const std::string& secret) const {
   if (!MayBeSecret(secret))
     return absl::UnauthenticatedError("no session and no token: run `snug open`");
-  Api* api = nullptr;
-  Callers* callers = nullptr;
-  {
-    absl::MutexLock lock(&mutex_);
-    api = api_;
-    callers = callers_;
-  }
-  if (api == nullptr) return absl::UnavailableError("the daemon is starting: try again");
-  ASSIGN_OR_RETURN(Principal who, callers->OfSecret(secret));
-  return Entry{*api, std::move(who)};
+  absl::MutexLock lock(&mutex_);
+  if (api_ == nullptr) return absl::UnavailableError("the daemon is starting: try again");
+  return Parts{*api_, *callers_};
+}
+
+absl::StatusOr<Gateway::Entry> Gateway::Enter(const std::string& secret) const {
+  ASSIGN_OR_RETURN(const Parts parts, PartsFor(secret));
+  ASSIGN_OR_RETURN(Principal who, parts.callers.OfSecret(secret));
+  return Entry{parts.api, std::move(who)};
+}
+
+absl::Status Gateway::Check(const std::string& secret) const {
+  ASSIGN_OR_RETURN(const Parts parts, PartsFor(secret));
+  return parts.callers.CheckSecret(secret);
 }
 
 absl::Status Gateway::CheckSize(size_t request_bytes) {

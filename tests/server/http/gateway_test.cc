@@ -42,6 +42,16 @@ TEST_F(GatewayTest, ASessionReadsAndChangesNothing) {
   EXPECT_TRUE(absl::IsPermissionDenied(gateway_.Upload(secret, "a.jsonl").status()));
 }
 
+// Who is let in before his request is read has his calls still.
+TEST_F(GatewayTest, ACheckCountsAsNoCall) {
+  Callers callers(*tokens_, tenants_, sessions_);
+  gateway_.Connect(*api_, callers);
+  const std::string secret = Session(tenant_);
+  for (int i = 0; i < 2 * CallRate().burst; ++i) ASSERT_TRUE(gateway_.Check(secret).ok());
+  EXPECT_TRUE(Ask(secret).ok());
+  EXPECT_TRUE(absl::IsUnauthenticated(gateway_.Check(secret + "x")));
+}
+
 TEST_F(GatewayTest, TheSizeOfARequestIsThatOfEveryDoor) {
   Callers callers(*tokens_, tenants_, sessions_);
   gateway_.Connect(*api_, callers);
