@@ -130,9 +130,9 @@ void AddTokens(CLI::App* app, CommandLine* line) {
   token->require_subcommand(1);
   CLI::App* create = token->add_subcommand("create", "Print a new token, this once");
   create->add_option("--tenant", line->tenant, "Whose, of the daemon's configuration")->required();
-  create->add_option("--role", line->role, "user, viewer (sees) or operator (of all tenants)")
+  create->add_option("--role", line->role, "user, viewer (sees), auditor (sees all) or operator")
       ->required()
-      ->check(CLI::IsMember({"user", "viewer", "operator"}));
+      ->check(CLI::IsMember({"user", "viewer", "auditor", "operator"}));
   create->add_option("--expires", line->valid_seconds, "After this time, 90d at most: 30d, 12h")
       ->transform(SomeTime());
   token->add_subcommand("list", "List all tokens; none of what they are");
@@ -201,7 +201,9 @@ void AddCommands(CLI::App* app, CommandLine* line) {
                    "Whose plans (gpu:0); else of the device that the job would be given");
   CLI::Option* sites = plan->add_flag(
       "--sites", line->sites, "List the values that memory.stash can name, with their bytes");
-  plan->add_flag("--max", line->max, "Also the largest batch and the largest max_seq_length");
+  plan->add_flag("--max", line->max,
+                 "Also the largest batch, max_seq_length and gradient_accumulation_steps that fit, "
+                 "for each memory.fidelity");
   CLI::Option* tape = plan->add_flag("--tape", line->tape, "Print the chosen plan's instructions");
   plan->add_flag("--explain", line->explain, "Draw the chosen plan's live bytes over a step");
   plan->add_option("--svg", line->svg,
@@ -228,8 +230,7 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   CLI::App* cancel = app->add_subcommand("cancel", "Stop jobs");
   AddJobs(cancel, line);
   cancel->add_flag("--keep", line->keep,
-                   "Have running ones export what there is after their next step; download has it "
-                   "then");
+                   "Have those that have trained export what there is first; download has it then");
   AddJobs(app->add_subcommand("pause", "Stop jobs for now: a running one saves a checkpoint first"),
           line);
   AddJobs(app->add_subcommand("resume", "Let paused jobs go on from where they were"), line);

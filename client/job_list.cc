@@ -124,9 +124,10 @@ std::vector<v1::Job> WithTenants(std::vector<v1::Job> jobs) {
 absl::Duration TimeLeftOf(const v1::Job& job) {
   const v1::Progress& progress = job.progress();
   const int64_t steps = progress.max_steps() - progress.global_step();
-  const bool known =
-      job.state() == v1::Job::STATE_RUNNING && progress.step_seconds() > 0 && steps >= 0;
-  return known ? absl::Seconds(progress.step_seconds()) * steps : absl::Seconds(-1);
+  const double corrected = job.step_time().corrected_seconds();
+  const double seconds = corrected > 0 ? corrected : progress.step_seconds();
+  const bool known = job.state() == v1::Job::STATE_RUNNING && seconds > 0 && steps >= 0;
+  return known ? absl::Seconds(seconds) * steps : absl::Seconds(-1);
 }
 
 void PrintJobs(const std::vector<v1::Job>& all, const ListOptions& options, std::ostream& out) {

@@ -10,7 +10,8 @@
 
 namespace snug::client {
 
-// At the pace of its last step; negative: nothing is known, or nothing is left to wait for.
+// By its step_time, before that is known at the pace of its last step. Negative: nothing is known,
+// or nothing is left to wait for.
 absl::Duration TimeLeftOf(const v1::Job& job);
 
 struct ListOptions {

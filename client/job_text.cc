@@ -70,7 +70,18 @@ std::string MemoryInFull(const v1::JobMemory& memory) {
   if (memory.process_peak_bytes() > 0) {
     absl::StrAppend(&text, " (of its process, from outside, ",
                     FormatBytes(memory.process_peak_bytes()), ")");
+  } else if (!memory.looks().empty() && memory.looks().rbegin()->seen_bytes() > 0) {
+    absl::StrAppend(&text, " (seen by its worker, ",
+                    FormatBytes(memory.looks().rbegin()->seen_bytes()), ")");
   }
+  return text;
+}
+
+std::string StepTimeText(const v1::StepTime& time) {
+  if (time.predicted_seconds() <= 0) return "";
+  std::string text = absl::StrFormat("predicted %.3g s a step", time.predicted_seconds());
+  if (time.corrected_seconds() > 0)
+    absl::StrAppend(&text, absl::StrFormat(", by its own steps %.3g s", time.corrected_seconds()));
   return text;
 }
 
@@ -158,7 +169,9 @@ void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out) {
   for (const Serving& serving : ServingOf(job, "DIR"))
     line("serve", absl::StrCat(serving.reader, ": ", InOneLine(serving)));
   line("memory", MemoryInFull(job.memory()));
+  line("warning", job.memory().warning());
   line("kinds", KindsText(job.memory()));
+  line("time", StepTimeText(job.step_time()));
   line("device", DeviceText(job));
   line("model", job.spec().model());
   line("method", job.spec().method() == v1::JobSpec::METHOD_UNSPECIFIED

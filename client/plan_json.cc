@@ -23,6 +23,13 @@ Json PlanToJson(const v1::Plan& plan) {
   return json;
 }
 
+// Small enough to be numbers.
+Json LargestToJson(const v1::LargestSettings& largest) {
+  return Json::object({{"per_device_train_batch_size", largest.per_device_train_batch_size()},
+                       {"max_seq_length", largest.max_seq_length()},
+                       {"gradient_accumulation_steps", largest.gradient_accumulation_steps()}});
+}
+
 }  // namespace
 
 Json PlansToJson(const v1::PlanJobResponse& reply) {
@@ -32,9 +39,16 @@ Json PlansToJson(const v1::PlanJobResponse& reply) {
   rest.clear_plans();
   Json others = ToJson(rest);
   others.erase("plans");
-  if (reply.has_max())  // Small enough to be numbers.
-    others["max"] = {{"per_device_train_batch_size", reply.max().per_device_train_batch_size()},
-                     {"max_seq_length", reply.max().max_seq_length()}};
+  if (reply.has_max()) others["max"] = LargestToJson(reply.max());
+  for (const v1::LargestSettings& each : reply.max_by_fidelity())
+    others["max"]["by_fidelity"][LowerEnumWord(each.fidelity())] = LargestToJson(each);
+  others.erase("max_by_fidelity");
+  others.erase("gradients");
+  others.erase("optimizer");
+  if (reply.gradients() != v1::MemorySpec::GRADIENTS_UNSPECIFIED)
+    others["gradients"] = LowerEnumWord(reply.gradients());
+  if (reply.optimizer() != v1::MemorySpec::OPTIMIZER_STATE_UNSPECIFIED)
+    others["optimizer"] = LowerEnumWord(reply.optimizer());
   if (reply.tape().empty()) others.erase("tape");
   if (reply.timeline().empty()) others.erase("timeline");
   json.update(others);

@@ -13,6 +13,7 @@
 #include "client/dataset_text.h"
 #include "client/table.h"
 #include "proto/snug/bytes.h"
+#include "proto/snug/enum_words.h"
 
 namespace snug::client {
 namespace {
@@ -115,12 +116,20 @@ void PrintNeighbour(const char* which, int index, const v1::PlanJobResponse& rep
                          longer > 0.0 ? "longer" : "shorter");
 }
 
+// What the job leaves open, where it is not as usual.
+void PrintMemory(const v1::PlanJobResponse& reply, std::ostream& out) {
+  if (reply.gradients() == v1::MemorySpec::GRADIENTS_RELEASED)
+    out << "memory   gradients: released, each as soon as its weight has been updated\n";
+  if (reply.optimizer() == v1::MemorySpec::OPTIMIZER_STATE_HOST)
+    out << "memory   optimizer: host, fetched for each weight's update and written back\n";
+}
+
 void PrintChoice(const v1::PlanJobResponse& reply, std::ostream& out) {
   if (!HasChoice(reply)) {
     const std::string why =
         reply.refusal().empty() ? "no plan fits in the budget" : Printable(reply.refusal());
     out << "choice   none: " << why << "\n";
-    return;
+    return PrintMemory(reply, out);
   }
   const v1::Plan& plan = reply.plans(reply.chosen());
   out << absl::StrFormat(
@@ -130,18 +139,37 @@ void PrintChoice(const v1::PlanJobResponse& reply, std::ostream& out) {
       plan.relative_work(), SecondsText(plan), plan.tokens_per_second());
   for (const v1::SitesOfKind& kind : KindsWithOptions(plan))
     out << absl::StrFormat("%-7s  %s\n", Printable(kind.kind()), OptionsText(kind.options()));
+  PrintMemory(reply, out);
   const Neighbours neighbours = NeighboursOf(reply);
   PrintNeighbour("larger", neighbours.larger, reply, out);
   PrintNeighbour("smaller", neighbours.smaller, reply, out);
 }
 
-// How far single settings can go.
+struct Setting {
+  const char* name;
+  int64_t (v1::LargestSettings::*largest)() const;
+};
+constexpr Setting kSettings[] = {
+    {"per_device_train_batch_size", &v1::LargestSettings::per_device_train_batch_size},
+    {"max_seq_length", &v1::LargestSettings::max_seq_length},
+    {"gradient_accumulation_steps", &v1::LargestSettings::gradient_accumulation_steps}};
+
+// How far single settings can go, and what another fidelity would give.
 void PrintMax(const v1::PlanJobResponse& reply, std::ostream& out) {
   if (!reply.has_max()) return;
-  out << absl::StrFormat(
-      "max      per_device_train_batch_size %d, or max_seq_length %d: each at the job's other "
-      "settings\n",
-      reply.max().per_device_train_batch_size(), reply.max().max_seq_length());
+  std::vector<std::string> header = {"SETTING"};
+  for (const v1::LargestSettings& each : reply.max_by_fidelity())
+    header.push_back(absl::StrCat(">", each.fidelity() == reply.max().fidelity() ? "*" : "",
+                                  EnumWord(each.fidelity())));
+  Table table(std::move(header));
+  for (const Setting& setting : kSettings) {
+    std::vector<std::string> row = {setting.name};
+    for (const v1::LargestSettings& each : reply.max_by_fidelity())
+      row.push_back(absl::StrCat((each.*setting.largest)()));
+    table.AddRow(std::move(row));
+  }
+  out << "max      each at the job's other settings, by memory.fidelity; * is the job's\n";
+  table.Print(out);
 }
 
 // Of a large model's plans a screen shows but some: those that no faster plan beats in bytes,

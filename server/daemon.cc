@@ -27,6 +27,7 @@
 #include "server/node/descriptors.h"
 #include "server/node/forked_child.h"
 #include "server/node/known_gpus.h"
+#include "server/node/launcher.h"
 #include "server/node/local_disk.h"
 #include "server/node/local_node.h"
 #include "server/node/measure.h"
@@ -118,6 +119,7 @@ absl::StatusOr<FairPool::Threads> PreparesAtATime(const v1::PrepareLimits& limit
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const v1::DaemonConfig& config) {
   SetUpProcess();
+  RETURN_IF_ERROR(BootId().status());  // By it attempts are told from those of earlier boots.
   std::unique_ptr<Daemon> daemon(new Daemon(config));
   RETURN_IF_ERROR(daemon->TakeState());
   if (!config.restore().empty()) {
@@ -181,7 +183,8 @@ absl::Status Daemon::Build() {
   ExamineAtStart(*store_, premises_, metrics_);
   RETURN_IF_ERROR(BuildScheduler(devices, prepares));
   RETURN_IF_ERROR(ServeHttp());
-  return ServeApi();
+  RETURN_IF_ERROR(ServeApi());
+  return store_->NoteServed();
 }
 
 absl::Status Daemon::ServeApi() {
@@ -336,8 +339,9 @@ absl::Status Daemon::ServeHttps(v1::ServerInfo& info) {
   return absl::OkStatus();
 }
 
-// A port that the user has named and that somebody has is a mistake in the set-up of a new daemon.
-// One that has served before goes on without it, and takes it when it is free.
+// A port that the user has named and that somebody has is a mistake in the set-up of a new daemon,
+// however often that is started. One that has served before goes on without it, and takes it when
+// it is free.
 absl::Status Daemon::ServeHttp() {
   const int port = config_.has_metrics_port() ? config_.metrics_port() : kDefaultMetricsPort;
   const auto start = [this, port] {
@@ -350,7 +354,7 @@ absl::Status Daemon::ServeHttp() {
     http_ = *std::move(started);
     return absl::OkStatus();
   }
-  if (config_.has_metrics_port() && store_->boot_epoch() <= 1) return started.status();
+  if (config_.has_metrics_port() && !store_->has_served()) return started.status();
   spdlog::warn("going on without metrics until the port is free: {}", started.status().message());
   http_waiter_ = std::thread([this, start] {
     while (!stop_waiting_.WaitForNotificationWithTimeout(kBetweenPortTries))

@@ -63,6 +63,7 @@ int Run(const std::string& assignment) {
   if (const auto products = execute::ParseGemmChoice(attempt->products); products.ok()) {
     execute::UseGemmChoice(*products);  // Else the default: of an older or no measurement.
   }
+  execute::UseTf32(attempt->training.tf32);
   const auto node = link::WorkerLink::Dial(*attempt);
   const auto device = execute::OpenDevice(attempt->device, attempt->threads);
   const train::AttemptResult result =

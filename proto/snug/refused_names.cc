@@ -150,7 +150,6 @@ constexpr const char* kHow[] = {
     "shuffle_merged_datasets",
     "skip_memory_metrics",
     "strict",
-    "tf32",
     "tokenizer_type",
     "tokenizer_use_fast",
     "torch_compile",

@@ -3,14 +3,19 @@
 #include "proto/snug/yaml_node.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
+#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -28,6 +33,7 @@ constexpr size_t kMaxShownErrors = 10;  // A file with more is of another kind a
 // ASCII's separators stand between the errors on a status. No YAML may hold them as they are, but a
 // quoted text may spell them ("\x1e"), so that they are taken out of what a file says.
 constexpr const char* kPayload = "snug.YamlErrors";
+constexpr size_t kEscape = 6;  // Characters of \uXXXX.
 constexpr const char* kUnit = "\x1f";
 constexpr const char* kRecord = "\x1e";
 
@@ -120,6 +126,40 @@ int SecondDocumentLine(const std::string& text) {
   return has_two ? start.line() : 0;
 }
 
+// Of an escape \uXXXX at the beginning: its 16 bits. Nothing: there is none.
+std::optional<uint32_t> EscapedUnit(absl::string_view text) {
+  uint32_t unit = 0;
+  const bool is_one = text.size() >= kEscape && absl::StartsWith(text, "\\u") &&
+                      absl::SimpleHexAtoi(text.substr(2, kEscape - 2), &unit);
+  return is_one ? std::optional(unit) : std::nullopt;
+}
+
+// JSON spells what is beyond 16 bits as two escapes, high and low surrogate, where YAML has one.
+std::string WithJoinedSurrogates(absl::string_view json) {
+  std::string joined;
+  for (size_t at = 0; at < json.size();) {
+    if (json[at] != '\\') {
+      joined += json[at++];
+      continue;
+    }
+    const std::optional<uint32_t> high = EscapedUnit(json.substr(at));
+    const std::optional<uint32_t> low =
+        high && *high >> 10 == 0x36 ? EscapedUnit(json.substr(at + kEscape)) : std::nullopt;
+    if (low && *low >> 10 == 0x37) {
+      absl::StrAppendFormat(&joined, "\\U%08x", 0x10000 + (*high - 0xD800) * 0x400 + *low - 0xDC00);
+      at += 2 * kEscape;
+    } else {
+      absl::StrAppend(&joined, json.substr(at, 2));  // Of \\ both: the second escapes nothing.
+      at += 2;
+    }
+  }
+  return joined;
+}
+
+bool IsJson(absl::string_view text) {
+  return absl::StartsWith(absl::StripLeadingAsciiWhitespace(text), "{");
+}
+
 std::string WithoutSeparators(const std::string& text) {
   return absl::StrReplaceAll(text, {{kUnit, " "}, {kRecord, " "}});
 }
@@ -166,7 +206,7 @@ absl::StatusOr<YamlNode> ReadYaml(absl::string_view text, absl::string_view file
         1, absl::StrCat("the file has ", text.size(), " bytes; at most ", kMaxTextBytes));
   }
   try {
-    const std::string whole(text);
+    const std::string whole = IsJson(text) ? WithJoinedSurrogates(text) : std::string(text);
     if (const int line = SecondDocumentLine(whole); line > 0) {
       return converter.Error(line, "what begins here is not part of the one document of a file");
     }

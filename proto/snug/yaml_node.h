@@ -41,7 +41,8 @@ struct YamlEntry {
 };
 
 // One document of at most 1 MiB, 64 levels and 100,000 nodes; an empty one is kNull. Aliases are
-// expanded. InvalidArgument names `file` and the line.
+// expanded. JSON is YAML, with escapes of its own for what is beyond 16 bits. InvalidArgument names
+// `file` and the line.
 absl::StatusOr<YamlNode> ReadYaml(absl::string_view text, absl::string_view file);
 
 }  // namespace snug

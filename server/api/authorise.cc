@@ -13,8 +13,8 @@ namespace {
 
 // Each may what those before it may.
 enum class Rank {
-  kViewer,
-  kUser,  // Also whoever may open the socket: its file's mode lets the owner and his group in.
+  kViewer,  // An auditor is one too, who sees the jobs of all.
+  kUser,    // Also whoever may open the socket: its file's mode lets the owner and his group in.
   kOperator,
   kDaemon,  // Its own user and root, on the socket alone.
 };
@@ -22,6 +22,7 @@ enum class Rank {
 enum class About {
   kNoJob,  // What it makes is his, and its files are opened as his; what it lists he may see.
   kJob,    // One that he may see.
+  kAll,    // The jobs of all.
 };
 
 struct Rule {
@@ -63,7 +64,7 @@ constexpr Rule kRules[] = {
     {"DeleteJob", Rank::kUser, About::kJob, kChanges},
     {"BackupStore", Rank::kOperator, About::kNoJob},
     {"CheckStore", Rank::kOperator, About::kNoJob},
-    {"/metrics", Rank::kOperator, About::kNoJob},  // Over HTTPS: it names the jobs of all.
+    {"/metrics", Rank::kViewer, About::kAll},  // Over HTTPS.
     {"CreateSession", Rank::kViewer, About::kNoJob, kChanges},
     {"DrainDevice", Rank::kOperator, About::kNoJob, kChanges},
     {"UndrainDevice", Rank::kOperator, About::kNoJob, kChanges},
@@ -101,6 +102,8 @@ absl::Status MayCall(const std::optional<Principal>& principal, absl::string_vie
                       "UNAUTHENTICATED");
   const Rule* rule = FindRule(method);
   if (rule == nullptr) return Denied("nobody", method);
+  if (rule->about == About::kAll && !principal->SeesAll())
+    return Denied("only an operator or an auditor", method);
   if (RankOf(*principal) < rule->least)
     return Denied(kMayCall[static_cast<size_t>(rule->least)], method);
   if (principal->reads_only && rule->changes) return Denied("nobody in a session", method);
@@ -111,7 +114,7 @@ absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
                                       absl::string_view method, const std::string& job,
                                       const JobIndex& index) {
   RETURN_IF_ERROR(MayCall(principal, method));
-  if (FindRule(method)->about == About::kNoJob) return std::string();
+  if (FindRule(method)->about != About::kJob) return std::string();
   ASSIGN_OR_RETURN(const JobPtr found, index.Search(job, *principal));
   return KeyOf(*found);
 }

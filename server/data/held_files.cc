@@ -6,12 +6,66 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of all kinds, in one folder: ten times the files that a dataset may have.
+constexpr size_t kMaxEntries = 1'000'000;
+
+fs::file_type TypeOf(const fs::directory_entry& entry) {
+  std::error_code error;  // Of one that has gone meanwhile: it is of no kind.
+  if (entry.is_symlink(error)) return fs::file_type::symlink;
+  if (entry.is_directory(error)) return fs::file_type::directory;
+  return entry.is_regular_file(error) ? fs::file_type::regular : fs::file_type::unknown;
+}
+
+absl::Status CannotOpen(const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+}
+
+}  // namespace
 
 int OpenToRead(const std::string& path) {
   return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
+bool IsRefused(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnimplemented(status);
+}
+
+absl::StatusOr<struct stat> StatFor(const std::string& path, const Reach& reach) {
+  struct stat about = {};
+  if (!reach.roots) {
+    if (stat(path.c_str(), &about) != 0) return CannotOpen(path);
+    return about;
+  }
+  const int fd = reach.open(path);
+  if (fd < 0) return CannotOpen(path);
+  const absl::Cleanup close_it = [fd] { close(fd); };
+  if (fstat(fd, &about) != 0) return CannotOpen(path);
+  return about;
+}
+
+absl::StatusOr<std::vector<FolderEntry>> ListFor(const std::string& folder, const Reach& reach) {
+  const int fd = reach.open(folder);
+  if (fd < 0) return CannotOpen(folder);
+  const absl::Cleanup close_it = [fd] { close(fd); };
+  std::vector<FolderEntry> entries;
+  std::error_code error;
+  fs::directory_iterator at(absl::StrCat("/proc/self/fd/", fd), error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
+    if (entries.size() == kMaxEntries)
+      return absl::InvalidArgumentError(
+          absl::StrCat(folder, " holds more than ", kMaxEntries, " files"));
+    entries.push_back({at->path().filename().string(), TypeOf(*at)});
+  }
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", folder));
+  return entries;
 }
 
 HeldFiles::HeldFiles(HeldFiles&& other) noexcept : files_(std::exchange(other.files_, {})) {}

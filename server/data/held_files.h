@@ -4,7 +4,10 @@
 #ifndef SERVER_DATA_HELD_FILES_H_
 #define SERVER_DATA_HELD_FILES_H_
 
+#include <sys/stat.h>
+
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -24,6 +27,22 @@ struct Reach {
   std::optional<std::vector<std::string>> roots = std::nullopt;
   std::function<int(const std::string& path)> open = OpenToRead;
 };
+
+// Whether something was not opened because its asker may not have it opened. (EXDEV, of what lies
+// outside his roots, is "unimplemented".)
+bool IsRefused(const absl::Status& status);
+
+// What lies under a path. With roots it is opened for the owner, and what was opened is looked at,
+// so that he learns nothing of what he cannot see; without, it is only looked at.
+absl::StatusOr<struct stat> StatFor(const std::string& path, const Reach& reach);
+
+struct FolderEntry {
+  std::string name;
+  std::filesystem::file_type type;  // A link is a link, wherever it leads. `unknown`: any other.
+};
+// In no order. The folder is opened for the owner, and what was opened is listed, whatever its path
+// leads to by then.
+absl::StatusOr<std::vector<FolderEntry>> ListFor(const std::string& folder, const Reach& reach);
 
 class HeldFiles {
  public:

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -14,8 +15,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
-#include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "proto/snug/utf8.h"
 #include "server/data/held_files.h"
@@ -28,8 +27,8 @@
 #include "server/job/errors.h"
 #include "server/job/job_ref.h"
 #include "server/job/log.h"
-#include "server/job/random_id.h"
 #include "server/job/transient.h"
+#include "server/node/clock.h"
 #include "server/node/process.h"
 #include "server/plan/planner.h"
 
@@ -41,8 +40,8 @@ constexpr const char* kFormatVersion = "7";
 constexpr size_t kMaxRememberedFacts = 256;
 constexpr int kIsAnother = ESTALE;  // Of a file that is not the one that was hashed.
 // snug-prepare stops scanning after 10 s; loading libraries and one batch of long rows come on top.
+// Prompts are less than that.
 constexpr absl::Duration kPreviewTimeout = absl::Seconds(60);
-constexpr absl::Duration kSayReading = absl::Seconds(1);
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
@@ -64,29 +63,33 @@ absl::StatusOr<std::string> IdentityOf(const std::string& path) {
 
 // What decides ids, the stop token, the chat form, and what becomes of images. A model for
 // pre-tokenised rows may lack the tokenizer.
-std::vector<std::string> ModelFiles(const std::string& model_dir) {
+absl::StatusOr<std::vector<std::string>> ModelFiles(const std::string& model_dir,
+                                                    const Reach& reach) {
   std::vector<std::string> paths;
   for (const char* name :
        {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
         "generation_config.json", "config.json", "chat_template.jinja", "preprocessor_config.json"})
     paths.push_back(absl::StrCat(model_dir, "/", name));
-  std::error_code ignored;
   const std::string more = model_dir + "/additional_chat_templates";
-  for (const auto& entry : std::filesystem::directory_iterator(more, ignored))
-    paths.push_back(entry.path().string());
+  const absl::StatusOr<struct stat> about = StatFor(more, reach);
+  if (reach.roots && !about.ok() && !absl::IsNotFound(about.status())) return about.status();
+  if (!about.ok() || !S_ISDIR(about->st_mode)) return paths;
+  const absl::StatusOr<std::vector<FolderEntry>> entries = ListFor(more, reach);
+  if (reach.roots) RETURN_IF_ERROR(entries.status());
+  if (!entries.ok()) return paths;
+  for (const FolderEntry& entry : *entries) paths.push_back(absl::StrCat(more, "/", entry.name));
   return paths;
 }
 
-// By whoever opens files for a job's owner. (EXDEV is "unimplemented".)
-bool IsRefused(const absl::Status& status) {
-  return absl::IsPermissionDenied(status) || absl::IsUnimplemented(status);
+absl::StatusOr<HeldFiles> OpenModel(const std::string& model_dir, const Reach& reach) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> paths, ModelFiles(model_dir, reach));
+  return HeldFiles::OpenPresent(paths, reach);
 }
 
 absl::StatusOr<HeldFiles> HoldModel(const v1::JobSpec& spec, const std::string& model_dir,
                                     const Reach& reach) {
   // Of what a job made the folder is the daemon's.
-  absl::StatusOr<HeldFiles> held =
-      HeldFiles::OpenPresent(ModelFiles(model_dir), NamesJob(spec.model()) ? Reach{} : reach);
+  absl::StatusOr<HeldFiles> held = OpenModel(model_dir, NamesJob(spec.model()) ? Reach{} : reach);
   if (!held.ok() && IsRefused(held.status()))
     return InvalidRequest({{"spec.model",
                             absl::StrCat(spec.model(),
@@ -100,44 +103,39 @@ absl::StatusOr<HeldFiles> HoldModel(const v1::JobSpec& spec, const std::string& 
   return held;
 }
 
-// Says how far the reading of a large file has come, once a second, until nobody waits for it.
-HashWatch WatchOf(const Preparer::Progress& progress) {
-  return [&progress, next = absl::Now() + kSayReading](int64_t done, int64_t of) mutable {
-    if (progress.cancelled != nullptr && progress.cancelled->load())
-      return absl::CancelledError("cancelled");
-    const absl::Time now = absl::Now();
-    if (now > progress.read_until)
-      return absl::DeadlineExceededError(
-          absl::StrCat("reading a dataset of ", FormatBytes(of), " takes longer"));
-    if (now < next || !progress.say) return absl::OkStatus();
-    next = now + kSayReading;
-    progress.say(
-        absl::StrCat("its dataset is being read: ", FormatBytes(done), " of ", FormatBytes(of)));
-    return absl::OkStatus();
-  };
-}
-
 // Of the job, the one that names these.
 std::string FieldOf(const std::vector<Source>& sources) {
   return sources.size() == 1 ? sources.front().field : "datasets";
 }
 
+// What was found out of a source, as its owner may be told. A path beside the roots tells nothing
+// of what is there, and neither does a name in a folder that he cannot see.
+absl::Status Told(const Source& source, const absl::Status& status, const Reach& reach) {
+  if (!reach.roots || !IsRefused(status)) return status;
+  return InvalidRequest({{"spec." + source.field,
+                          absl::StrCat(source.spec.path(),
+                                       " is, or holds, a file that this daemon does not open for "
+                                       "the job's owner"),
+                          "BAD_DATASET"}});
+}
+
 // Writes where the rows are into `list`, for snug-prepare. Gives the field of the job that names
 // them.
-absl::StatusOr<std::string> ListSources(std::vector<Source> sources, const std::string& list) {
-  for (Source& source : sources) RETURN_IF_ERROR(FindPaths(source));
+absl::StatusOr<std::string> ListSources(std::vector<Source> sources, const std::string& list,
+                                        const Reach& reach) {
+  for (Source& source : sources) RETURN_IF_ERROR(Told(source, FindPaths(source, reach), reach));
   if (const absl::Status written = WriteSources(sources, list); !written.ok())
     return WithReason(written, "PREPARE_FAILED");
   return FieldOf(sources);
 }
 
 // Of all these sources; none where one of them is not there, which is said where it is read.
-std::vector<std::string> PathsOf(const std::vector<std::vector<Source>>& sets) {
+std::vector<std::string> PathsOf(const std::vector<std::vector<Source>>& sets, const Reach& reach) {
   std::vector<std::string> paths;
   for (const std::vector<Source>& sources : sets) {
     for (Source source : sources) {
-      if (!FindPaths(source).ok()) return {};
-      const absl::StatusOr<std::vector<SourceFile>> files = FilesOf(source);
+      if (!FindPaths(source, reach).ok()) return {};
+      const absl::StatusOr<std::vector<SourceFile>> files = FilesOf(source, reach);
       if (!files.ok()) return {};
       for (const SourceFile& file : *files) paths.push_back(file.path);
     }
@@ -160,17 +158,6 @@ absl::StatusOr<std::unique_ptr<FileServer>> ServeModel(const HeldFiles& model) {
   return Serve(model.paths(), [&](const std::string& path) { return model.OpenAgain(path, {}); });
 }
 
-// A path beside the roots tells nothing of what is there, and neither does a name in a folder that
-// its owner cannot see.
-absl::Status CannotOpen(const Source& source, const absl::Status& status) {
-  if (!IsRefused(status)) return status;  // It was opened, or is not there.
-  return InvalidRequest({{"spec." + source.field,
-                          absl::StrCat(source.spec.path(),
-                                       " is, or holds, a file that this daemon does not open for "
-                                       "the job's owner"),
-                          "BAD_DATASET"}});
-}
-
 absl::Status InputChanged(const std::vector<Source>& sources) {
   return InvalidRequest(
       {{"spec." + FieldOf(sources), "it was changed while it was prepared; submit it again",
@@ -190,10 +177,10 @@ v1::JobSpec ForEvaluation(v1::JobSpec spec) {
 }
 
 // Two daemons' or two runs' results for one hash are the same: the first stays.
-absl::Status MoveIntoPlace(const std::string& part, const std::string& folder) {
+absl::Status MoveIntoPlace(const std::string& part, const std::string& folder,
+                           unsigned flags = RENAME_NOREPLACE) {
   if (FAILS_AT("prepare.rename")) return absl::ErrnoToStatus(ENOSPC, "a failed rename");
-  const bool moved =
-      renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, folder.c_str(), RENAME_NOREPLACE) == 0;
+  const bool moved = renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, folder.c_str(), flags) == 0;
   FAILPOINT("prepare.renamed");
   if (moved) return absl::OkStatus();
   if (errno != EEXIST)
@@ -235,13 +222,14 @@ absl::StatusOr<std::string> Preparer::ContentHash(const std::string& path, Input
 // Of all files that the rows depend on, and of their names.
 absl::StatusOr<std::string> Preparer::SourceHash(Source& source, Inputs& inputs,
                                                  const Progress& progress) {
-  RETURN_IF_ERROR(FindPaths(source));
-  ASSIGN_OR_RETURN(const std::vector<SourceFile> files, FilesOf(source));
+  const Reach& reach = progress.reach;
+  RETURN_IF_ERROR(Told(source, FindPaths(source, reach), reach));
+  const absl::StatusOr<std::vector<SourceFile>> files = FilesOf(source, reach);
+  RETURN_IF_ERROR(Told(source, files.status(), reach));
   std::string key = OptionsKey(source);
-  for (const SourceFile& file : files) {
+  for (const SourceFile& file : *files) {
     const absl::StatusOr<std::string> hash = ContentHash(file.path, inputs, progress);
-    if (!hash.ok() && progress.reach.roots) return CannotOpen(source, hash.status());
-    RETURN_IF_ERROR(hash.status());
+    RETURN_IF_ERROR(Told(source, hash.status(), reach));
     absl::StrAppend(&key, "|", file.name.size(), ":", file.name, "|", *hash);
   }
   return Sha256Hex(key);
@@ -299,7 +287,8 @@ absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
   ASSIGN_OR_RETURN(HeldFiles model, HoldModel(spec, model_dir, progress.reach));
   Inputs inputs = {
       .model = std::move(model),
-      .rows = HeldFiles::Open(PathsOf({TrainSources(spec), EvalSources(spec)}), progress.reach)};
+      .rows = HeldFiles::Open(PathsOf({TrainSources(spec), EvalSources(spec)}, progress.reach),
+                              progress.reach)};
   ASSIGN_OR_RETURN(PreparedFolders folders, LocateBy(spec, inputs, progress));
   if (folders.ready) return folders;
   const bool split = spec.eval_split() > 0.0;
@@ -344,23 +333,24 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
                                   const Progress& progress) {
   const auto open = [&](const std::string& path) { return OpenAsItWas(path, inputs, progress); };
   ASSIGN_OR_RETURN(std::unique_ptr<FileServer> files, Serve(KeysOf(inputs.contents), open));
-  const std::string mark = absl::StrCat(kPartMark, RandomHex(8));
-  const std::string list = job.output + mark + ".sources";
-  const absl::Cleanup remove = [&] { unlink(list.c_str()); };
+  ASSIGN_OR_RETURN(const std::unique_ptr<RunFolder> folder,
+                   RunFolder::Make(settings_.datasets_dir));
+  const std::string list = folder->PathOf("sources"), rows = folder->PathOf("rows"),
+                    held_out = folder->PathOf("held-out");
   RunOptions run = PrepareCommand(settings_, {.script = settings_.script,
                                               .spec = spec,
                                               .model_dir = model_dir,
                                               .files = *files,
-                                              .output = job.output + mark,
+                                              .output = rows,
                                               .progress = progress});
-  ASSIGN_OR_RETURN(const std::string field, ListSources(job.sources, list));
+  ASSIGN_OR_RETURN(const std::string field, ListSources(job.sources, list, progress.reach));
   const auto add = [&](const char* name, const auto& value) {
     run.argv.push_back(absl::StrCat(name, "=", value));
   };
   add("--sources", list);
   if (!job.eval_output.empty()) {
     add("--eval-split", job.eval_split);
-    add("--eval-output", job.eval_output + mark);
+    add("--eval-output", held_out);
     add("--seed", spec.training().seed());
   }
   run.on_stderr_line = [&](const std::string& line) {
@@ -369,15 +359,14 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
       progress.say(absl::StrCat("its dataset is being prepared: ", ValidUtf8(text)));
     if (absl::ConsumePrefix(&text, "note: ")) spdlog::info("{}: {}", field, text);
   };
-  const absl::Status ran = RunScript(run, field);
+  const absl::Status ran = RunInShare(datasets_, run, field, progress);
   const int error = files->error();
   files.reset();
   if (error == kIsAnother) return InputChanged(job.sources);
   RETURN_IF_ERROR(Explained(ran, error));
   RETURN_IF_ERROR(CheckUnchanged(job, spec, inputs, progress));
-  if (!job.eval_output.empty())
-    RETURN_IF_ERROR(MoveIntoPlace(job.eval_output + mark, job.eval_output));
-  return MoveIntoPlace(job.output + mark, job.output);
+  if (!job.eval_output.empty()) RETURN_IF_ERROR(MoveIntoPlace(held_out, job.eval_output));
+  return MoveIntoPlace(rows, job.output);
 }
 
 // What was prepared is found by what was hashed before: it must still be that. Somebody whose
@@ -398,15 +387,11 @@ std::string Preparer::Missing() const { return MissingPart(settings_); }
 absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& spec,
                                                              const Look& look,
                                                              const Progress& progress) {
-  const std::string output =
-      absl::StrCat(settings_.datasets_dir, "/preview", kPartMark, RandomHex(8));
-  const std::string list = output + ".sources";
-  const absl::Cleanup remove = [&] {
-    unlink(output.c_str());
-    unlink(list.c_str());
-  };
+  ASSIGN_OR_RETURN(const std::unique_ptr<RunFolder> folder,
+                   RunFolder::Make(settings_.datasets_dir));
+  const std::string output = folder->PathOf("preview"), list = folder->PathOf("sources");
   ASSIGN_OR_RETURN(const HeldFiles model, HoldModel(spec, look.model_dir, progress.reach));
-  std::vector<std::string> paths = PathsOf({TrainSources(spec)});
+  std::vector<std::string> paths = PathsOf({TrainSources(spec)}, progress.reach);
   for (const std::string& path : model.paths()) paths.push_back(path);
   const auto open = [&](const std::string& path) { return model.OpenAgain(path, progress.reach); };
   ASSIGN_OR_RETURN(const std::unique_ptr<FileServer> files, Serve(paths, open));
@@ -416,12 +401,13 @@ absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& 
                                               .files = *files,
                                               .output = output,
                                               .progress = progress});
-  ASSIGN_OR_RETURN(const std::string field, ListSources(TrainSources(spec), list));
+  ASSIGN_OR_RETURN(const std::string field, ListSources(TrainSources(spec), list, progress.reach));
   run.argv.push_back("--sources=" + list);
   run.argv.push_back(absl::StrCat("--preview-rows=", look.rows));
   if (look.scanned_rows > 0) run.argv.push_back(absl::StrCat("--scan-rows=", look.scanned_rows));
   run.timeout = std::min(run.timeout, kPreviewTimeout);
-  RETURN_IF_ERROR(Explained(RunScript(run, field), files->error()));
+  const absl::Status ran = RunInShare(looks_, run, field, progress, look.wait);
+  RETURN_IF_ERROR(Explained(ran, files->error()));
   return ReadPreview(output);
 }
 
@@ -442,28 +428,32 @@ RunOptions Preparer::PromptsCommand(const v1::JobSpec& spec, const std::string& 
 
 absl::Status Preparer::Tokenise(const AskedPrompts& asked, const std::string& file,
                                 const Progress& progress) {
-  const std::string texts = file + ".asked";
-  const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
+  ASSIGN_OR_RETURN(const std::unique_ptr<RunFolder> folder,
+                   RunFolder::Make(std::filesystem::path(file).parent_path().string()));
+  const std::string texts = folder->PathOf("asked"), output = folder->PathOf("prompts");
   RETURN_IF_ERROR(WritePrompts(asked.prompts, texts));
   ASSIGN_OR_RETURN(const HeldFiles model, HoldModel(asked.spec, asked.model_dir, progress.reach));
   ASSIGN_OR_RETURN(const std::unique_ptr<FileServer> files, ServeModel(model));
-  RunOptions run = PromptsCommand(asked.spec, asked.model_dir, *files, file, progress);
+  RunOptions run = PromptsCommand(asked.spec, asked.model_dir, *files, output, progress);
   for (const std::string& option :
        {"--prompts=" + texts, absl::StrCat("--max-tokens=", asked.max_tokens),
         "--chat-template=" + asked.chat_template, std::string("--field=prompts")})
     run.argv.push_back(option);
-  return Explained(RunScript(run, "prompts"), files->error());
+  run.timeout = std::min(run.timeout, kPreviewTimeout);
+  const absl::Status ran = RunInShare(looks_, run, "prompts", progress, kWaitToLook);
+  RETURN_IF_ERROR(Explained(ran, files->error()));
+  return MoveIntoPlace(output, file, /*flags=*/0);
 }
 
 absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
                                   const HeldFiles& model, const std::string& file,
                                   const Progress& progress) {
-  const std::string texts =
-      absl::StrCat(settings_.datasets_dir, "/prompts", kPartMark, RandomHex(8));
-  const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
+  ASSIGN_OR_RETURN(const std::unique_ptr<RunFolder> folder,
+                   RunFolder::Make(settings_.datasets_dir));
+  const std::string texts = folder->PathOf("texts"), output = folder->PathOf("prompts");
   RETURN_IF_ERROR(WriteTexts(spec, texts));
   ASSIGN_OR_RETURN(const std::unique_ptr<FileServer> files, ServeModel(model));
-  RunOptions run = PromptsCommand(spec, model_dir, *files, file, progress);
+  RunOptions run = PromptsCommand(spec, model_dir, *files, output, progress);
   const std::string field = spec.training().sample_prompts().empty()
                                 ? "training.predict_with_generate"
                                 : "training.sample_prompts";
@@ -472,7 +462,16 @@ absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& mo
         absl::StrCat("--max-tokens=", MaxPromptTokens(spec)),
         "--chat-template=" + spec.chat_template(), std::string("--texts-are-said")})
     run.argv.push_back(option);
-  return Explained(RunScript(run, field), files->error());
+  RETURN_IF_ERROR(Explained(RunInShare(datasets_, run, field, progress), files->error()));
+  return MoveIntoPlace(output, file, /*flags=*/0);
+}
+
+absl::Status Preparer::RunInShare(MemoryShares& shares, RunOptions run, const std::string& field,
+                                  const Progress& progress, absl::Duration wait) {
+  RETURN_IF_ERROR(shares.Take(progress.cancelled, std::min(progress.until, SinceBoot() + wait)));
+  const absl::Cleanup give_back = [&shares] { shares.GiveBack(); };
+  run.timeout = std::min(run.timeout, progress.until - SinceBoot());
+  return RunScript(run, field);
 }
 
 void Preparer::RemoveLeftovers() {

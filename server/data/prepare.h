@@ -1,14 +1,13 @@
 // Datasets made ready for training: runs snug-prepare, once per content.
 //
 // A prepared dataset lies in <state>/datasets/<hash>; the hash covers everything that its content
-// depends on, so a folder that exists is right. A run writes beside it and is renamed into place: a
-// killed daemon or a killed run leaves nothing that is found later.
+// depends on, so a folder that exists is right. A run writes in a folder of its own, out of which
+// the result is renamed into place: a killed daemon or a killed run leaves nothing that is found
+// later.
 #ifndef SERVER_DATA_PREPARE_H_
 #define SERVER_DATA_PREPARE_H_
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,6 +20,8 @@
 #include "server/data/contents.h"
 #include "server/data/file_server.h"
 #include "server/data/held_files.h"
+#include "server/data/memory_shares.h"
+#include "server/data/prepare_run.h"
 #include "server/data/sources.h"
 #include "server/node/process.h"
 #include "server/plan/planner.h"
@@ -28,15 +29,6 @@
 #include "snug/v1/service.pb.h"
 
 namespace snug::server {
-
-struct PrepareSettings {
-  std::string confine;  // snug-confine, in which snug-prepare runs.
-  std::string python;
-  std::string script;  // snug_prepare.py
-  std::string datasets_dir;
-  int64_t memory_bytes = int64_t{4} << 30;
-  absl::Duration timeout = absl::Hours(1);
-};
 
 struct PreparedFolders {
   std::string train;
@@ -51,17 +43,17 @@ struct PreparedFacts {
   RowLengths lengths;
 };
 
+// Somebody waits for his answer meanwhile.
+inline constexpr absl::Duration kWaitToLook = absl::Seconds(10);
+
 class Preparer {
  public:
   explicit Preparer(PrepareSettings settings) : settings_(std::move(settings)) {}
 
-  struct Progress {
-    const std::atomic<bool>* cancelled = nullptr;
-    std::function<void(const std::string&)> say;  // "12000 rows"
-    // For reading files to know their content, not for preparing.
-    absl::Time read_until = absl::InfiniteFuture();
-    Reach reach = {};  // Of the job's owner.
-  };
+  using Progress = PrepareProgress;
+
+  // How many datasets are prepared at a time: each has memory_bytes.
+  void AllowAtATime(int datasets) { datasets_.SetCount(datasets); }
 
   // Where the job's prepared data lies or will lie. `spec` has its defaults filled in. Reads the
   // dataset's files whole when they are new: CANCELLED, DEADLINE_EXCEEDED by `progress`.
@@ -80,6 +72,7 @@ class Preparer {
     const std::string& model_dir;
     int rows = 0;          // That are shown,
     int scanned_rows = 0;  // that are checked; 0: as many as a few seconds allow.
+    absl::Duration wait = kWaitToLook;  // Then it is RESOURCE_EXHAUSTED.
   };
   // The first rows as they would be trained, and what the checks find. Of the spec, model, dataset,
   // the options of data and max_seq_length are read (0 = the default). Nothing is kept.
@@ -127,6 +120,10 @@ class Preparer {
   absl::Status RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
                           const HeldFiles& model, const std::string& file,
                           const Progress& progress);
+  // RunScript, once there is memory for it.
+  static absl::Status RunInShare(MemoryShares& shares, RunOptions run, const std::string& field,
+                                 const Progress& progress,
+                                 absl::Duration wait = absl::InfiniteDuration());
   RunOptions PromptsCommand(const v1::JobSpec& spec, const std::string& model_dir,
                             const FileServer& files, const std::string& output,
                             const Progress& progress) const;
@@ -139,6 +136,8 @@ class Preparer {
   int OpenAsItWas(const std::string& path, const Inputs& inputs, const Progress& progress);
 
   const PrepareSettings settings_;
+  MemoryShares datasets_{2};  // A large one and a small one.
+  MemoryShares looks_{2};
   ContentMemo contents_;
   absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<const PreparedFacts>> facts_ ABSL_GUARDED_BY(mutex_);

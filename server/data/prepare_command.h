@@ -29,9 +29,9 @@ struct ScriptRun {
   const Preparer::Progress& progress;
 };
 
-// What both scripts are told, within the limits of the settings, in a process that has no sockets,
-// writes beside the output alone and opens no file of the user's (server/shim/confine.h): it asks
-// for those that it may read.
+// What both scripts are told, within the limits of the settings, in a process that has no sockets
+// and no capabilities, writes in the output's folder alone, which is to be the run's own, and opens
+// no file of the user's (server/shim/confine.h): it asks for those that it may read.
 RunOptions ScriptCommand(const PrepareSettings& settings, const ScriptRun& run);
 
 // Of snug_prepare.py, but for the sources.

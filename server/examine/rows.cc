@@ -54,9 +54,10 @@ struct Rule {
 };
 
 constexpr Rule kRules[] = {
-    {"one_request_of_a_job", "requests", "job",
-     "SELECT job, count(*) || ' requests have made it' FROM requests "
-     "WHERE job BETWEEN ?1 AND ?2 GROUP BY job HAVING count(*)>1"},
+    {"one_job_of_a_request", "jobs", "arrival",
+     "SELECT id, 'its request had made ' || (SELECT id FROM jobs b WHERE "
+     "b.request_id=a.request_id AND b.arrival<a.arrival AND b.request_expires_us>=a.created_us) "
+     "AS other FROM jobs a WHERE arrival BETWEEN ?1 AND ?2 AND other IS NOT NULL"},
     {"output_of_a_success", "jobs", "arrival",
      "SELECT id, 'has succeeded, and has no output' FROM jobs WHERE arrival BETWEEN ?1 AND ?2 "
      "AND state=8 AND NOT EXISTS(SELECT 1 FROM artifacts WHERE job=id)"},

@@ -8,6 +8,7 @@
 #include "server/grpc/reset_guard.h"
 #include "server/grpc/strangers.h"
 #include "server/grpc/streams.h"
+#include "server/node/clock.h"
 
 namespace snug::server {
 
@@ -19,6 +20,12 @@ struct Connections {
     peers.Close(peer);
     strangers.Close(peer);
   }};
+
+  // A call has been taken back before it was done; `peer` is what its context says.
+  void NoteTakenBack(const std::string& peer) {
+    constexpr const char* kGone = "unknown";  // gRPC's word for a connection that has closed.
+    if (peer != kGone) resets.Count(peer, SinceBoot());
+  }
 };
 
 }  // namespace snug::server

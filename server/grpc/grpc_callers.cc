@@ -16,7 +16,6 @@ namespace snug::server {
 namespace {
 
 constexpr const char* kHeader = "authorization";
-constexpr const char* kGone = "unknown";  // gRPC's word for a peer whose connection has closed.
 constexpr absl::string_view kBearer = "Bearer ";
 
 absl::string_view ViewOf(grpc::string_ref text) { return {text.data(), text.size()}; }
@@ -51,7 +50,10 @@ absl::StatusOr<Principal> GrpcCallers::Find(const grpc::ServerContextBase& conte
   if (IsTls(context)) {
     absl::StatusOr<Principal> who = OverTls(context);
     // One who calls too often is known as well.
-    if (!absl::IsUnauthenticated(who.status())) connections_.strangers.Acquaint(context.peer());
+    if (absl::IsUnauthenticated(who.status()))
+      connections_.strangers.CountCall(context.peer(), SinceBoot());
+    else
+      connections_.strangers.Acquaint(context.peer());
     return who;
   }
   if (std::optional<Principal> user = connections_.peers.Find(context.peer()))
@@ -61,8 +63,7 @@ absl::StatusOr<Principal> GrpcCallers::Find(const grpc::ServerContextBase& conte
 }
 
 void GrpcCallers::NoteTakenBack(const grpc::ServerContextBase& context) {
-  const std::string peer = context.peer();
-  if (peer != kGone) connections_.resets.Count(peer, SinceBoot());
+  connections_.NoteTakenBack(context.peer());
 }
 
 StillLetIn GrpcCallers::WatchOver(const absl::StatusOr<Principal>& who) const {

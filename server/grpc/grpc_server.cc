@@ -1,7 +1,5 @@
 #include "server/grpc/grpc_server.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
 #include <poll.h>
@@ -17,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "proto/snug/duration.h"
 #include "proto/snug/status_macros.h"
+#include "server/grpc/other_calls.h"
 #include "server/grpc/tls.h"
 #include "server/node/descriptors.h"
 #include "server/node/tcp_socket.h"
@@ -40,8 +39,6 @@ constexpr int kReviewMs = 10'000;      // Between looks at who has streams open.
 constexpr int kStrangersMs = 250;      // Between looks at what strangers send.
 constexpr int kPingsApartMs = 10'000;  // A client that asks more often, thrice, goes.
 constexpr size_t kQuotaBytes = 256 << 20;
-// Reflection is served by blocking calls, alone of all services: each holds a thread to its end.
-constexpr int kBlockingThreads = 16;
 // Of all addresses together, so that there is always room on the unix socket.
 constexpr ConnectionLimits kTlsLimits = {.in_all = 1000, .of_a_user = 200};
 
@@ -71,7 +68,7 @@ void SetLimits(int max_age_ms, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kPingsApartMs);
   grpc::ResourceQuota quota("snugd");
-  quota.Resize(kQuotaBytes).SetMaxThreads(kBlockingThreads);
+  quota.Resize(kQuotaBytes);
   builder.SetResourceQuota(quota);
 }
 
@@ -85,7 +82,6 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const v1::DaemonCo
   server->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (server->wake_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
   RETURN_IF_ERROR(server->Build(config, service));
-  server->server_->GetHealthCheckService()->SetServingStatus("snug.v1.FineTuning", true);
   server->thread_ = std::thread([raw = server.get()] { raw->AcceptLoop(); });
   return server;
 }
@@ -94,16 +90,16 @@ GrpcServer::GrpcServer(std::string socket, int listener, Connections& connection
     : socket_(std::move(socket)),
       listener_(listener),
       known_(connections),
-      tls_connections_(kTlsLimits) {}
+      tls_connections_(kTlsLimits),
+      other_calls_(std::make_unique<OtherCalls>(connections)) {}
 
 absl::Status GrpcServer::Build(const v1::DaemonConfig& config, grpc::Service& service) {
   using Builder = grpc::ServerBuilder;
   ASSIGN_OR_RETURN(const int max_age_ms, MaxAgeMs(config));
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();  // Before there is a builder.
   Builder builder;
   SetLimits(max_age_ms, builder);
   builder.RegisterService(&service);
+  builder.RegisterCallbackGenericService(other_calls_.get());
   for (const v1::ListenConfig& listen : config.listen()) {
     ASSIGN_OR_RETURN(const auto credentials, TlsCredentials(listen));
     Address& address = addresses_.emplace_back();
@@ -187,7 +183,7 @@ void GrpcServer::AcceptTls(Address& address) {
 
 void GrpcServer::StopAccepting() {
   if (!thread_.joinable()) return;
-  server_->GetHealthCheckService()->Shutdown();
+  other_calls_->StopServing();
   stopping_ = true;
   const uint64_t one = 1;
   if (write(wake_, &one, sizeof one) < 0) return;

@@ -20,6 +20,8 @@
 
 namespace snug::server {
 
+class OtherCalls;
+
 class GrpcServer {
  public:
   // `service`, and `connections`, which is told of each and reviewed every few seconds, outlive the
@@ -60,6 +62,7 @@ class GrpcServer {
   std::vector<Address> addresses_;
   ConnectionCaps connections_, tls_connections_;          // Of the accepting thread.
   absl::Duration streams_reviewed_, strangers_reviewed_;  // By it, in SinceBoot().
+  const std::unique_ptr<OtherCalls> other_calls_;         // Outlives the server.
   std::unique_ptr<grpc::Server> server_;
   std::thread thread_;
 };

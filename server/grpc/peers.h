@@ -5,8 +5,7 @@
 #ifndef SERVER_GRPC_PEERS_H_
 #define SERVER_GRPC_PEERS_H_
 
-#include <sys/types.h>
-
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,7 +36,7 @@ class Peers {
   int next_ ABSL_GUARDED_BY(mutex_) = 0;
   struct Peer {
     Principal principal;
-    ino_t socket = 0;
+    uint64_t socket = 0;
   };
   std::map<int, Peer> peers_ ABSL_GUARDED_BY(mutex_);  // By number; some have gone.
 };

@@ -111,20 +111,54 @@ void Strangers::Acquaint(absl::string_view peer) {
     if (peer.place == place && !std::exchange(peer.known, true)) --strangers_;
 }
 
-bool Strangers::Look(ino_t socket, Peer& peer, absl::Duration now, int64_t allowed) {
+void Strangers::CountCall(absl::string_view peer, absl::Duration now) {
+  const std::string place = PlaceOf(peer);
+  if (place.empty()) return;
+  absl::MutexLock lock(&mutex_);
+  const auto is_stranger = [&](const auto& each) {
+    return each.second.place == place && !each.second.known;
+  };
+  if (!absl::c_any_of(peers_, is_stranger) || calls_.Take(place, now)) return;
+  for (auto& [socket, stranger] : peers_) {
+    if (stranger.place != place || stranger.known || std::exchange(stranger.closed, true)) continue;
+    Refuse(socket, stranger, now);
+    spdlog::warn("a connection is closed: more than {} calls came over it, and nobody was let in",
+                 limits_.calls.burst);
+  }
+}
+
+void Strangers::Refuse(uint64_t socket, const Peer& peer, absl::Duration now) {
+  ShutDown(peer.fd, socket);
+  refused_until_[peer.address] = now + limits_.refusal;
+}
+
+bool Strangers::Measure(uint64_t socket, Peer& peer, int64_t allowed) {
   if (SocketOf(peer.fd) != socket) return false;
   if (peer.known) return true;
   const std::optional<int64_t> received = BytesReceived(peer.fd);
   if (!received) return false;
   peer.level = std::max<int64_t>(0, peer.level - allowed) + *received - peer.received;
   peer.received = *received;
-  const bool was_over = std::exchange(peer.over, peer.level > limits_.burst_bytes);
+  return true;
+}
+
+bool Strangers::Judge(uint64_t socket, Peer& peer, int64_t burst, absl::Duration now) {
+  if (peer.known) return true;
+  const bool was_over = std::exchange(peer.over, peer.level > burst);
   if (!was_over || !peer.over) return true;
-  ShutDown(peer.fd, socket);
-  refused_until_[peer.address] = now + limits_.refusal;
+  Refuse(socket, peer, now);
   spdlog::warn("a connection is closed: {} bytes came over it, and nobody who was let in",
-               *received);
+               peer.received);
   return false;
+}
+
+template <typename Stays>
+void Strangers::Keep(const Stays& stays) {
+  for (auto each = peers_.begin(); each != peers_.end();) {
+    const bool kept = stays(each->first, each->second);
+    if (!kept && !each->second.known) --strangers_;
+    each = kept ? std::next(each) : peers_.erase(each);
+  }
 }
 
 void Strangers::Review(absl::Duration now) {
@@ -132,12 +166,15 @@ void Strangers::Review(absl::Duration now) {
   const auto allowed = static_cast<int64_t>(absl::ToDoubleSeconds(now - reviewed_) *
                                             static_cast<double>(limits_.bytes_per_second));
   reviewed_ = now;
-  for (auto each = peers_.begin(); each != peers_.end();) {
-    Peer& peer = each->second;
-    const bool stays = Look(each->first, peer, now, allowed);
-    if (!stays && !peer.known) --strangers_;
-    each = stays ? std::next(each) : peers_.erase(each);
-  }
+  int64_t of_all = 0;
+  Keep([&](uint64_t socket, Peer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const bool there = Measure(socket, peer, allowed);
+    if (there && !peer.known) of_all += peer.level;
+    return there;
+  });
+  const int64_t burst = of_all > limits_.bytes_of_all ? limits_.burst_of_many : limits_.burst_bytes;
+  Keep([&](uint64_t socket, Peer& peer)
+           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Judge(socket, peer, burst, now); });
 }
 
 bool Strangers::any() const {

@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/cord.h"
 #include "proto/snug/status_macros.h"
 
@@ -82,6 +84,7 @@ void SetKinds(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_fused_projections(config.fused_projections);
   facts.set_reversible(config.reversible);
   facts.set_quantization(static_cast<int>(config.quantization));
+  facts.mutable_in_floats()->Assign(config.in_floats.begin(), config.in_floats.end());
 }
 
 void SetEncoder(const ModelConfig& config, v1::ModelFacts& facts) {
@@ -124,6 +127,16 @@ void SetTask(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_pad_token(config.pad_token);
 }
 
+bool KindsAreKnown(const v1::ModelFacts& facts) {
+  const std::pair<int, int> kinds[] = {{facts.task(), kMaxTask},
+                                       {facts.problem(), kMaxProblem},
+                                       {facts.activation(), kMaxActivation},
+                                       {facts.rope().kind(), kMaxKind},
+                                       {facts.quantization(), kMaxQuantization}};
+  return absl::c_all_of(
+      kinds, [](const auto& kind) { return kind.first >= 0 && kind.first <= kind.second; });
+}
+
 bool AllFinite(const v1::ModelFacts& facts) {
   const v1::RopeFacts& rope = facts.rope();
   for (const double number :
@@ -154,11 +167,7 @@ v1::ModelFacts FactsOf(const ModelConfig& config) {
 }
 
 absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
-  if (facts.task() < 0 || facts.task() > kMaxTask || facts.problem() < 0 ||
-      facts.problem() > kMaxProblem || facts.activation() < 0 ||
-      facts.activation() > kMaxActivation || facts.rope().kind() < 0 ||
-      facts.rope().kind() > kMaxKind || facts.quantization() < 0 ||
-      facts.quantization() > kMaxQuantization || !AllFinite(facts) ||
+  if (!KindsAreKnown(facts) || !AllFinite(facts) ||
       facts.stage_layers_size() != facts.stage_heads_size())
     return absl::InvalidArgumentError("a model's facts are outside their limits");
   ModelConfig config{.model_type = facts.model_type(),
@@ -183,6 +192,7 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
                      .file_vocabulary = facts.file_vocabulary(),
                      .first_added = facts.first_added(),
                      .quantization = static_cast<program::Quantization>(facts.quantization()),
+                     .in_floats = {facts.in_floats().begin(), facts.in_floats().end()},
                      .activation = static_cast<program::Activation>(facts.activation()),
                      .qkv_bias = facts.qkv_bias(),
                      .output_bias = facts.output_bias(),

@@ -33,7 +33,7 @@ std::string Below(const std::string& root, const std::string& path) {
   return absl::StartsWith(whole, top) ? whole.substr(top.size()) : "";
 }
 
-int OpenBelow(const std::string& root, const std::string& path) {
+int OpenBelow(const std::string& root, const std::string& path, int flags = kFlags) {
   const int folder = open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return -1;
   const absl::Cleanup close_folder = [&] {
@@ -42,7 +42,7 @@ int OpenBelow(const std::string& root, const std::string& path) {
     errno = error;
   };
   open_how how = {};
-  how.flags = kFlags;
+  how.flags = static_cast<uint64_t>(flags);
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
   return static_cast<int>(syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how));
 }
@@ -68,6 +68,19 @@ bool MayReachAndRead(int fd, const Principal& who) {
   }
   if (fstat(fd, &about) != 0) return false;
   return Permits(about, who, S_ISDIR(about.st_mode) ? 5 : 4);
+}
+
+// Where he may look into its folder he may know that a file is not there; of a link, that it leads
+// nowhere is not for him to know.
+bool MaySeeThatItIsMissing(const std::string& root, const std::string& below,
+                           const Principal& who) {
+  const std::string parent = fs::path(below).parent_path().string();
+  const int folder = OpenBelow(root, parent.empty() ? "." : parent);
+  const int link = OpenBelow(root, below, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  const bool may = folder >= 0 && link < 0 && MayReachAndRead(folder, who);
+  for (const int fd : {folder, link})
+    if (fd >= 0) close(fd);
+  return may;
 }
 
 }  // namespace
@@ -99,8 +112,9 @@ int FileAccess::Open(const std::string& path, const Principal& who) const {
     const int fd = OpenBelow(root, below);
     if (geteuid() == 0 || !who.tenant.empty()) return fd;
     if (fd >= 0 && MayReachAndRead(fd, who)) return fd;
+    const bool missing = fd < 0 && errno == ENOENT && MaySeeThatItIsMissing(root, below, who);
     if (fd >= 0) close(fd);
-    errno = EACCES;  // Whether it exists is not for him to know, where he may not look himself.
+    errno = missing ? ENOENT : EACCES;
     return -1;
   }
   return -1;
@@ -120,44 +134,51 @@ absl::Status FileAccess::CheckPath(const std::string& path, const Principal& who
                    " (roots in its configuration)"));
 }
 
-// What a pattern stands for and what lies in a folder is looked for once its own folder may be
-// opened, and each file is asked for by itself: a link may lead anywhere.
-absl::Status FileAccess::CheckSource(Source source, const Principal& who) const {
-  const std::string path = source.spec.path(), fixed = FixedFolder(path);
-  RETURN_IF_ERROR(CheckPath(fixed, who));
-  if (!FindPaths(source).ok()) return CheckPath(path, who);
-  ASSIGN_OR_RETURN(const std::vector<SourceFile> files, FilesOf(source));
-  for (const SourceFile& file : files) {
-    if (CheckPath(file.path, who).ok()) continue;
-    if (file.path == path) return CheckPath(path, who);
-    return absl::PermissionDeniedError(  // Its name may be one that he cannot see.
-        absl::StrCat(path, " holds a file that this daemon does not open for you"));
-  }
+// What a pattern stands for and what lies in a folder is looked for as he may see it himself, and
+// each file is asked for by itself: a link may lead anywhere.
+absl::Status FileAccess::CheckSource(Source source, const Principal& who, InputFiles inputs) const {
+  const std::string path = source.spec.path();
+  const Reach reach = ReachOf(who);
+  const auto told = [&](const absl::Status& status) {
+    if (!IsRefused(status)) return status;
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, " is, or holds, a file that this daemon does not open for you"));
+  };
+  RETURN_IF_ERROR(CheckPath(FixedFolder(path), who));
+  if (inputs == InputFiles::kNamed) return told(CheckNamed(source, reach));
+  RETURN_IF_ERROR(told(FindPaths(source, reach)));
+  const absl::StatusOr<std::vector<SourceFile>> files = FilesOf(source, reach);
+  RETURN_IF_ERROR(told(files.status()));
+  for (const SourceFile& file : *files) RETURN_IF_ERROR(told(CheckPath(file.path, who)));
   return absl::OkStatus();
+}
+
+// Where its files are needed, whoever opens them for their reader says what is wrong with each.
+absl::Status FileAccess::CheckAdapter(const std::string& path, const Principal& who,
+                                      InputFiles inputs) const {
+  RETURN_IF_ERROR(CheckPath(path, who));
+  if (inputs != InputFiles::kNamed) return absl::OkStatus();
+  return CheckPath(path + "/adapter_config.json", who);
 }
 
 std::vector<Violation> FileAccess::Check(const v1::JobSpec& spec, const Principal& who,
                                          InputFiles inputs) const {
   std::vector<Violation> found;
   if (who.trusted) return found;
-  const auto check = [&](const char* field, const char* reason, const std::string& path) {
-    const absl::Status status = path.empty() ? absl::OkStatus() : CheckPath(path, who);
+  const auto add = [&](const std::string& field, const char* reason, const absl::Status& status) {
     if (!status.ok()) found.push_back({field, std::string(status.message()), reason});
   };
   if (inputs != InputFiles::kDone) {
     for (const auto& sources : {TrainSources(spec), EvalSources(spec)}) {
-      for (const Source& source : sources) {
-        const absl::Status status = inputs == InputFiles::kNamed
-                                        ? CheckPath(FixedFolder(source.spec.path()), who)
-                                        : CheckSource(source, who);
-        const std::string field = absl::StrCat("spec.", source.field);
-        if (!status.ok()) found.push_back({field, std::string(status.message()), "BAD_DATASET"});
-      }
+      for (const Source& source : sources)
+        add("spec." + source.field, "BAD_DATASET", CheckSource(source, who, inputs));
     }
     const std::string& adapter = spec.lora().init_adapter();
-    if (!NamesJob(adapter)) check("spec.lora.init_adapter", "BAD_ADAPTER", adapter);
+    if (!adapter.empty() && !NamesJob(adapter))
+      add("spec.lora.init_adapter", "BAD_ADAPTER", CheckAdapter(adapter, who, inputs));
   }
-  if (!NamesJob(spec.model())) check("spec.model", "BAD_MODEL", spec.model());
+  if (!spec.model().empty() && !NamesJob(spec.model()))
+    add("spec.model", "BAD_MODEL", CheckPath(spec.model(), who));
   return found;
 }
 

@@ -41,7 +41,8 @@ class FileAccess {
   int Open(const std::string& path, const Principal& who) const;
 
  private:
-  absl::Status CheckSource(Source source, const Principal& who) const;
+  absl::Status CheckSource(Source source, const Principal& who, InputFiles inputs) const;
+  absl::Status CheckAdapter(const std::string& path, const Principal& who, InputFiles inputs) const;
   absl::Status CheckPath(const std::string& path, const Principal& who) const;
   const std::vector<std::string>& RootsOf(const Principal& who) const;
 

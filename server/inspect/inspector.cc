@@ -110,7 +110,7 @@ absl::Status ReadAll(int socket, absl::Time deadline, const std::atomic<bool>* c
 
 // Another process's word: it may fill in what the user left out, and name no other file.
 absl::StatusOr<CheckedJob> Believe(const v1::InspectReply& reply, const v1::JobSpec& asked,
-                                   const std::string& model_dir) {
+                                   const UserFiles& files, const std::string& model_dir) {
   const v1::JobSpec& spec = reply.spec();
   const bool same = spec.model() == asked.model() && SourcesKey(spec) == SourcesKey(asked) &&
                     spec.lora().init_adapter() == asked.lora().init_adapter() &&
@@ -118,8 +118,9 @@ absl::StatusOr<CheckedJob> Believe(const v1::InspectReply& reply, const v1::JobS
   if (!same) return absl::InternalError("snug-inspect answered for another job");
   ASSIGN_OR_RETURN(const program::ModelConfig config, ConfigOf(reply.model()));
   CheckedJob job{.spec = spec, .model_dir = model_dir};
+  job.opened = std::make_shared<const v1::OpenedFiles>(files.Opened());
   ASSIGN_OR_RETURN(program::Program program, program::BuildProgram(config, ModeOf(spec)));
-  if (spec.sharing() != "none") job.weights_digest = WeightsDigest(program, model_dir);
+  if (spec.sharing() != "none") job.weights_digest = WeightsDigest(program, *job.opened, model_dir);
   job.program = std::make_shared<const program::Program>(std::move(program));
   return job;
 }
@@ -150,7 +151,8 @@ absl::StatusOr<CheckedJob> Inspector::Check(const v1::JobSpec& spec, const Origi
   if (!found.empty()) return InvalidRequest(found);
   found = access_.Check(spec, order.who, order.inputs);
   if (!found.empty()) return InvalidRequest(found);
-  if (order.inputs == InputFiles::kNeeded) found = CheckDatasetFiles(spec);
+  if (order.inputs == InputFiles::kNeeded)
+    found = CheckDatasetFiles(spec, access_.ReachOf(order.who));
   const absl::StatusOr<CheckedJob> job = Read(spec, origins, order);
   if (!job.ok()) return Joined(std::move(found), job.status());
   if (!found.empty()) return InvalidRequest(found);
@@ -183,7 +185,6 @@ absl::StatusOr<CheckedJob> Inspector::Read(const v1::JobSpec& asked, const Origi
     const absl::Cleanup end_turn = [&] { EndTurn(key); };
     job = ReadNow(spec, model, files, order);
     if (!job.ok()) return job;
-    job->opened = std::make_shared<const v1::OpenedFiles>(files.Opened());
     Remember(key, *job);
   }
   if (spec.lora().init_adapter() != asked.lora().init_adapter())
@@ -219,7 +220,7 @@ absl::StatusOr<CheckedJob> Inspector::ReadNow(const v1::JobSpec& spec,
   ASSIGN_OR_RETURN(const v1::InspectReply reply, Ask(request, files.fds(), order.cancelled));
   if (reply.has_error()) return StatusOf(reply.error());
   const std::shared_ptr<void> held = order.hold ? order.hold() : nullptr;
-  return Believe(reply, spec, model_dir);
+  return Believe(reply, spec, files, model_dir);
 }
 
 absl::StatusOr<v1::InspectReply> Inspector::Ask(const v1::InspectRequest& request,

@@ -41,9 +41,6 @@ constexpr int64_t kMaxBatchBytes = int64_t{1} << 53;
 
 constexpr double kMlmProbability = 0.15;  // Of transformers' collator.
 
-constexpr char kNoMergeWithCodes[] =
-    "the adapter is trained beside the model's quantised weights, and would be merged into others: "
-    "leave it out and take the adapter";
 constexpr char kAddedTokens[] = "added_tokens";
 constexpr char kAddedTokensField[] = "spec.added_tokens";
 
@@ -66,10 +63,9 @@ std::string FieldOf(const absl::Status& status) {
   return absl::StrCat("spec.", message.substr(0, message.find(':')));
 }
 
-// Looked at, and not opened.
-absl::Status CheckFile(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0 || access(path.c_str(), R_OK) != 0)
+absl::Status CheckFile(const std::string& path, const Reach& reach) {
+  ASSIGN_OR_RETURN(const struct stat status, StatFor(path, reach));
+  if (!reach.roots && access(path.c_str(), R_OK) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   if (!S_ISREG(status.st_mode))
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
@@ -77,21 +73,29 @@ absl::Status CheckFile(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status CheckAdapterFiles(const v1::JobSpec& spec, const Origins& origins) {
+absl::Status CheckAdapterFiles(const v1::JobSpec& spec, const Origins& origins,
+                               const Reach& reach) {
   ASSIGN_OR_RETURN(const AdapterOrigin adapter, AdapterOriginOf(spec, origins));
-  return adapter.dir.empty() ? absl::OkStatus() : CheckFile(adapter.dir + "/adapter_config.json");
+  if (adapter.dir.empty()) return absl::OkStatus();
+  // What a job made lies in the daemon's own state.
+  const bool of_job = NamesJob(spec.lora().init_adapter());
+  return CheckFile(adapter.dir + "/adapter_config.json", of_job ? Reach{} : reach);
 }
 
-void CheckSources(const std::vector<Source>& sources, absl::Status (*check)(Source),
+using SourceCheck = absl::Status (*)(Source source, const Reach& reach);
+
+void CheckSources(const std::vector<Source>& sources, SourceCheck check, const Reach& reach,
                   std::vector<Violation>& found) {
   for (const Source& source : sources)
-    AddStatus(found, absl::StrCat("spec.", source.field).c_str(), "BAD_DATASET", check(source));
+    AddStatus(found, absl::StrCat("spec.", source.field).c_str(), "BAD_DATASET",
+              check(source, reach));
 }
 
-std::vector<Violation> CheckDatasets(const v1::JobSpec& spec, absl::Status (*check)(Source)) {
+std::vector<Violation> CheckDatasets(const v1::JobSpec& spec, SourceCheck check,
+                                     const Reach& reach) {
   std::vector<Violation> found;
-  CheckSources(TrainSources(spec), check, found);
-  CheckSources(EvalSources(spec), check, found);
+  CheckSources(TrainSources(spec), check, reach, found);
+  CheckSources(EvalSources(spec), check, reach, found);
   return found;
 }
 
@@ -123,7 +127,9 @@ void CheckExport(const CheckedJob& job, const program::Program& program,
   const program::TrainingMode mode = ModeOf(job.spec);
   if (!mode.lora) return;
   if (job.spec.merge() && program.config.quantization != program::Quantization::kNone)
-    found.push_back({"spec.merge", kNoMergeWithCodes, "BAD_FIELD"});
+    found.push_back({"spec.merge",
+                     absl::StrCat(kNoMergeWithCodes, ", or give a model that is not quantised"),
+                     "BAD_FIELD"});
   const absl::Status written = program::CheckAdapterExport(program, mode.adapter, job.model_dir);
   AddStatus(found, "spec.lora", "BAD_ADAPTER", written);
 }
@@ -318,7 +324,7 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
   CheckBatch(*program, job.spec.training(), found);
   if (!job.spec.memory().stash().empty())
     AddStatus(found, "spec.memory.stash", "BAD_STASH",
-              program::PinnedPlan(*program, PatternsOf(job.spec)).status());
+              program::PinnedPlan(*program, PatternsOf(job.spec, *config)).status());
   absl::StatusOr<program::TensorIndex> index =
       program::ReadModelIndex(job.model_dir, program->config);
   AddStatus(found, "spec.model", "BAD_WEIGHTS",
@@ -367,40 +373,29 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   return mode;
 }
 
-std::vector<Violation> CheckDatasetFiles(const v1::JobSpec& spec) {
-  return CheckDatasets(spec, CheckSource);
+std::vector<Violation> CheckDatasetFiles(const v1::JobSpec& spec, const Reach& reach) {
+  return CheckDatasets(spec, CheckSource, reach);
 }
 
-absl::Status CheckForm(const v1::JobSpec& spec, const Origins& origins, InputFiles inputs) {
+absl::Status CheckForm(const v1::JobSpec& spec, const Origins& origins, InputFiles inputs,
+                       const Reach& reach) {
   std::vector<Violation> found = CheckSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
   const bool needed = inputs != InputFiles::kDone;
-  if (needed) found = CheckDatasets(spec, inputs == InputFiles::kNamed ? CheckNamed : CheckSource);
+  const SourceCheck check = inputs == InputFiles::kNamed ? CheckNamed : CheckSource;
+  if (needed) found = CheckDatasets(spec, check, reach);
   AddStatus(found, "spec.model", "BAD_MODEL", ModelOriginOf(spec, origins).status());
   if (needed)
-    AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER", CheckAdapterFiles(spec, origins));
+    AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER",
+              CheckAdapterFiles(spec, origins, reach));
   return found.empty() ? absl::OkStatus() : InvalidRequest(found);
 }
 
-int64_t DatasetBytes(const v1::JobSpec& spec) {
-  int64_t bytes = 0;
-  for (const auto& sources : {TrainSources(spec), EvalSources(spec)}) {
-    for (Source source : sources) {
-      if (!FindPaths(source).ok()) continue;
-      const absl::StatusOr<std::vector<SourceFile>> files = FilesOf(source);
-      for (const SourceFile& file : files.ok() ? *files : std::vector<SourceFile>()) {
-        struct stat status {};
-        if (stat(file.path.c_str(), &status) == 0) bytes += status.st_size;
-      }
-    }
-  }
-  return bytes;
-}
-
-absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec, const Origins& origins) {
+absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec, const Origins& origins,
+                                         const Reach& reach) {
   std::vector<Violation> found = CheckDatasetSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
-  CheckSources(TrainSources(spec), CheckSource, found);
+  CheckSources(TrainSources(spec), CheckSource, reach, found);
   absl::StatusOr<ModelOrigin> model = ModelOriginOf(spec, origins);
   AddStatus(found, "spec.model", "BAD_MODEL", model.status());
   if (!found.empty()) return InvalidRequest(found);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/data/held_files.h"
 #include "server/job/errors.h"
 #include "server/job/origins.h"
 #include "snug/v1/job.pb.h"
@@ -41,16 +42,15 @@ enum class InputFiles {
   kDone,
 };
 
+// In all of these `reach` is that of whoever asks: what he cannot see is not looked at for him.
+
 // What can be said at once: the spec is well-formed, and what it names exists. No file is read.
 // INVALID_ARGUMENT with all violations at once.
 absl::Status CheckForm(const v1::JobSpec& spec, const Origins& origins,
-                       InputFiles inputs = InputFiles::kNamed);
-
-// Of the files that its datasets are now; 0 for one that is not there.
-int64_t DatasetBytes(const v1::JobSpec& spec);
+                       InputFiles inputs = InputFiles::kNamed, const Reach& reach = {});
 
 // That the datasets are there.
-std::vector<Violation> CheckDatasetFiles(const v1::JobSpec& spec);
+std::vector<Violation> CheckDatasetFiles(const v1::JobSpec& spec, const Reach& reach = {});
 
 // Form, and what the files say, but for the datasets.
 absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,
@@ -59,7 +59,8 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,
 
 // What a preview needs of a spec: its dataset is a file, what says how to read it is right. The
 // model's directory.
-absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec, const Origins& origins);
+absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec, const Origins& origins,
+                                         const Reach& reach = {});
 
 program::TaskChoice TaskOf(const v1::JobSpec& spec);
 program::TrainingMode ModeOf(const v1::JobSpec& spec);

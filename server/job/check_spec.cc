@@ -57,9 +57,7 @@ void CheckQuantization(const JobSpec& spec, Checker& check) {
               "is for a base that stays as it is, beside an adapter (method lora); a full job "
               "changes every weight: none");
   if (spec.merge())
-    check.Add("merge",
-              "the adapter is trained beside quantised weights, and would be merged into others: "
-              "leave it out and take the adapter, or give quantization: none");
+    check.Add("merge", absl::StrCat(kNoMergeWithCodes, ", or give quantization: none"));
 }
 
 // Readers of an adapter would put it beside the plain model, which is another function.
@@ -134,17 +132,21 @@ void CheckStashOptions(const v1::MemorySpec& memory, Checker& check) {
   }
 }
 
+bool Clips(const v1::TrainingSpec& training) {
+  return !training.has_max_grad_norm() || training.max_grad_norm() > 0.0;
+}
+
 // An update in backward comes before the norm of all gradients is known, and before a later
 // micro-batch has added its own.
 void CheckGradients(const JobSpec& spec, Checker& check) {
   const v1::MemorySpec& memory = spec.memory();
   if (!v1::MemorySpec::Gradients_IsValid(memory.gradients()))
-    check.Add("memory.gradients", "kept or released");
+    check.Add("memory.gradients", "kept, released or auto");
   if (!v1::MemorySpec::OptimizerState_IsValid(memory.optimizer()))
-    check.Add("memory.optimizer", "device or host");
+    check.Add("memory.optimizer", "device, host or auto");
   if (memory.gradients() != v1::MemorySpec::GRADIENTS_RELEASED) return;
   const v1::TrainingSpec& training = spec.training();
-  if (!training.has_max_grad_norm() || training.max_grad_norm() > 0.0)
+  if (Clips(training))
     check.Add("memory.gradients",
               "released updates each weight before the norm of all gradients is known, so nothing "
               "can be clipped: give training.max_grad_norm: 0");
@@ -194,6 +196,10 @@ void FillLora(v1::LoraSpec& lora) {
 }
 
 }  // namespace
+
+bool MayReleaseGradients(const v1::TrainingSpec& training) {
+  return !Clips(training) && training.gradient_accumulation_steps() <= 1;
+}
 
 std::vector<Violation> CheckSpec(const JobSpec& spec) {
   Checker check;

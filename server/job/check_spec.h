@@ -32,10 +32,18 @@ inline constexpr int64_t kMaxChatTemplateBytes = 100'000;
 inline constexpr int64_t kMaxStashPatterns = 256;
 inline constexpr int64_t kMaxStashPatternBytes = 128;
 
+// Why a job whose base is in codes, by its spec or by the model's files, has no `merge`.
+inline constexpr char kNoMergeWithCodes[] =
+    "the adapter is trained beside quantised weights, and would be merged into others: leave it "
+    "out and take the adapter";
+
 std::vector<Violation> CheckSpec(const v1::JobSpec& spec);
 
 // Of what a preview reads alone: model, dataset and how it is read, max_seq_length.
 std::vector<Violation> CheckDatasetSpec(const v1::JobSpec& spec);
+
+// Whether memory.gradients could be released: nothing is clipped, nor accumulated.
+bool MayReleaseGradients(const v1::TrainingSpec& training);
 
 // Fills in what was not given, as job.proto says. `model_limit_tokens` caps the default of
 // max_seq_length.

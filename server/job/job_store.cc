@@ -39,6 +39,11 @@ PRAGMA journal_size_limit=67108864;
 PRAGMA cache_size=-32768;
 )sql";
 
+// What a statement changes is kept until it is certain that it stands: of these small ones in
+// memory, not in a file, which was most of what a submit wrote. A migration's statements, which
+// change all rows, have run before.
+constexpr const char* kKeepUndoInMemory = "PRAGMA temp_store=MEMORY";
+
 // SQLite swallows an error here, so it is done again by hand (a new file's name must be durable
 // too).
 absl::Status SyncDirectory(const std::string& dir) {
@@ -147,7 +152,9 @@ absl::Status JobStore::OpenDatabase() {
     ASSIGN_OR_RETURN(const Testimony now, Now());
     RETURN_IF_ERROR(Compare(*seen, now, path));
   }
-  return Migrate(*database_, version, absl::StrCat(path, ".before-schema-", kSchemaVersion));
+  RETURN_IF_ERROR(
+      Migrate(*database_, version, absl::StrCat(path, ".before-schema-", kSchemaVersion)));
+  return database_->Execute(kKeepUndoInMemory);
 }
 
 absl::StatusOr<Testimony> JobStore::Now() {
@@ -164,12 +171,29 @@ absl::StatusOr<Testimony> JobStore::Now() {
   return now;
 }
 
+// A store that was made before there was the row "served" has none, and counts as one that has
+// served.
 absl::Status JobStore::LoadMeta() {
+  RETURN_IF_ERROR(
+      database_->Execute("INSERT OR IGNORE INTO meta SELECT 'served', 'no' FROM meta "
+                         "WHERE key='boot_epoch' AND value='0'"));
   RETURN_IF_ERROR(database_->Execute("UPDATE meta SET value = value + 1 WHERE key='boot_epoch'"));
   ASSIGN_OR_RETURN(const Testimony now, Now());
   instance_uuid_ = now.instance;
   ASSIGN_OR_RETURN(boot_epoch_, database_->QueryInt("SELECT CAST(value AS INTEGER) FROM meta "
                                                     "WHERE key='boot_epoch'"));
+  ASSIGN_OR_RETURN(const int64_t unserved, database_->QueryInt("SELECT count(*) FROM meta WHERE "
+                                                               "key='served' AND value='no'"));
+  has_served_ = unserved == 0;
+  return absl::OkStatus();
+}
+
+absl::Status JobStore::NoteServed() {
+  if (has_served_) return absl::OkStatus();
+  RETURN_IF_ERROR(Read([](Database& database) {  // One statement, which is its own transaction.
+    return database.Execute("UPDATE meta SET value='yes' WHERE key='served'");
+  }));
+  has_served_ = true;
   return absl::OkStatus();
 }
 
@@ -199,13 +223,6 @@ absl::StatusOr<std::string> JobStore::FindSuccessor(const std::string& name) {
 
 absl::StatusOr<JobPage> JobStore::ListJobs(const JobQuery& query) {
   return Ask<JobPage>([&query](Database& database) { return SelectPage(database, query); });
-}
-
-absl::StatusOr<std::optional<RequestRecord>> JobStore::FindRequest(const std::string& request_id,
-                                                                   int64_t now_us) {
-  return Ask<std::optional<RequestRecord>>([&request_id, now_us](Database& database) {
-    return SelectRequest(database, request_id, now_us);
-  });
 }
 
 absl::Status JobStore::Read(std::function<absl::Status(Database&)> read) {

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,8 +53,6 @@ class JobStore : public JobArchive {
   // One that begins with what the job of that name made; empty: none.
   absl::StatusOr<std::string> FindSuccessor(const std::string& name);
   absl::StatusOr<JobPage> ListJobs(const JobQuery& query) override;
-  absl::StatusOr<std::optional<RequestRecord>> FindRequest(const std::string& request_id,
-                                                           int64_t now_us);
 
   // Waits until it is on the disk.
   absl::Status Commit(const Change& change, Urgency urgency = Urgency::kMustLand);
@@ -90,6 +87,12 @@ class JobStore : public JobArchive {
   const std::string& instance_uuid() const { return instance_uuid_; }
   int64_t boot_epoch() const { return boot_epoch_; }
 
+  // Whether a daemon has ever come as far as serving from this store. Starts that failed do not
+  // count.
+  bool has_served() const { return has_served_; }
+  // On the disk when it returns OK. From one thread.
+  absl::Status NoteServed();
+
  private:
   explicit JobStore(StoreOptions options);
   absl::Status OpenWitness();
@@ -114,6 +117,7 @@ class JobStore : public JobArchive {
   std::vector<std::pair<std::string, struct stat>> files_;  // As they were opened.
   std::string instance_uuid_;
   int64_t boot_epoch_ = 0;
+  bool has_served_ = false;
   std::atomic<bool> ballast_missing_ = false;
   std::unique_ptr<StoreThread> thread_;
 };

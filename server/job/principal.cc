@@ -47,6 +47,11 @@ std::string Principal::name() const {
   return tenant.empty() ? absl::StrCat(kUid, uid) : absl::StrCat(kTenant, tenant);
 }
 
+bool Principal::SeesAll() const {
+  if (trusted) return true;
+  return !tenant.empty() && (role == v1::Token::ROLE_OPERATOR || role == v1::Token::ROLE_AUDITOR);
+}
+
 Principal DaemonPrincipal() { return {.uid = geteuid(), .gid = getegid(), .trusted = true}; }
 
 std::string TenantOf(absl::string_view owner) {

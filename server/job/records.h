@@ -83,6 +83,7 @@ struct ArtifactRecord {
 };
 
 struct RequestRecord {
+  // The ids of other users than the daemon's own begin with their names.
   std::string request_id, body_sha256, job;
   int64_t expires_us = 0;
 };
@@ -92,7 +93,7 @@ struct EventRecord {
   std::string job;
   JobState from = v1::Job::STATE_UNSPECIFIED, to = v1::Job::STATE_UNSPECIFIED;
   std::string reason;
-  int64_t wall_us = 0;
+  int64_t wall_us = 0;  // The row's is later than that of the event before it, whatever this says.
 };
 
 // The plans of a job that waits: a restart places it by them.
@@ -118,7 +119,6 @@ struct Change {
   std::vector<EventRecord> events;
   std::optional<Reservation> reserve;  // Instead of the attempt's own, if it has one.
   bool release = false;                // The reservation of `attempt`.
-  std::optional<RequestRecord> request;
   std::vector<CheckpointRecord> checkpoints;
   std::optional<ArtifactRecord> artifact;
   std::shared_ptr<const PlansRecord> plans;  // Of `job`, whose spec its files have filled in.

@@ -14,7 +14,7 @@
 
 namespace snug::server {
 
-inline constexpr int64_t kSchemaVersion = 7;
+inline constexpr int64_t kSchemaVersion = 9;
 inline constexpr int64_t kApplicationId = 0x534E5547;  // "SNUG"
 
 // `copy`: where the database goes as it is before the first step; empty: nowhere.

@@ -17,7 +17,8 @@ namespace {
 
 // A page looks at the jobs of so many arrivals at a time, and at no more of them after so long:
 // then it is given as it is, and the next one goes on. Submits wait meanwhile.
-constexpr int64_t kWindow = 20'000;
+constexpr int64_t kWindow = 2'000;
+constexpr int kMostFound = 1000;  // Of jobs whose ids begin alike, as many as are worth counting.
 constexpr absl::Duration kLongestPage = absl::Milliseconds(20);
 
 struct Filter {
@@ -73,22 +74,25 @@ absl::StatusOr<JobRecord> SelectJob(Database& database, const std::string& key) 
 
 absl::StatusOr<JobRecord> SearchJob(Database& database, absl::string_view text,
                                     const Principal& who) {
-  const std::string owner = who.SeesAll() ? "" : who.name();
+  const char* of_whom =
+      who.SeesAll() ? "jobs WHERE" : "jobs INDEXED BY jobs_by_owner WHERE owner=?3 AND";
   JobSearch search(text, TenantOf(who.name()));
   const auto consider = [&](const Row& row) {
     search.Consider(row.Text(0), row.Text(1));
     return absl::OkStatus();
   };
-  // Keys of jobs of that id are it, or it and a dot, behind which in the alphabet is a slash.
-  RETURN_IF_ERROR(
-      database.Query("SELECT id, tenant FROM jobs WHERE (id=?1 OR (id>?1||'.' AND id<?1||'/')) AND "
-                     "(?2='' OR owner=?2)",
-                     {std::string(text), owner}, consider));
-  // As many of the others as are worth counting; '\x7f' is behind all that a key is made of.
-  if (!search.any_whole())
-    RETURN_IF_ERROR(database.Query(
-        "SELECT id, tenant FROM jobs WHERE id>?1 AND id<?2 AND (?3='' OR owner=?3) LIMIT 1000",
-        {std::string(text), absl::StrCat(text, "\x7f"), owner}, consider));
+  const auto look = [&](std::string from, std::string to) {  // Keys of [from, to).
+    std::vector<SqlValue> values = {std::move(from), std::move(to)};
+    if (!who.SeesAll()) values.emplace_back(who.name());
+    return database.Query(
+        absl::StrCat("SELECT id, tenant FROM ", of_whom, " id>=?1 AND id<?2 LIMIT ", kMostFound),
+        values, consider);
+  };
+  // Keys of jobs of that id are it, or it and a dot, behind which in the alphabet is a slash; '\1'
+  // is before all that a key is made of, '\x7f' behind it.
+  RETURN_IF_ERROR(look(std::string(text), absl::StrCat(text, "\1")));
+  RETURN_IF_ERROR(look(absl::StrCat(text, "."), absl::StrCat(text, "/")));
+  if (!search.any_whole()) RETURN_IF_ERROR(look(std::string(text), absl::StrCat(text, "\x7f")));
   ASSIGN_OR_RETURN(const std::string key, search.Found());
   return SelectJob(database, key);
 }
@@ -128,20 +132,6 @@ absl::StatusOr<JobPage> SelectPage(Database& database, const JobQuery& query) {
     }
   }
   return page;
-}
-
-absl::StatusOr<std::optional<RequestRecord>> SelectRequest(Database& database,
-                                                           const std::string& request_id,
-                                                           int64_t now_us) {
-  std::optional<RequestRecord> known;
-  RETURN_IF_ERROR(
-      database.Query("SELECT request_id, body_sha256, job, expires_us FROM requests "
-                     "WHERE tenant='default' AND request_id=? AND expires_us>=?",
-                     {request_id, now_us}, [&](const Row& row) {
-                       known = RequestRecord{row.Text(0), row.Text(1), row.Text(2), row.Int(3)};
-                       return absl::OkStatus();
-                     }));
-  return known;
 }
 
 }  // namespace snug::server

@@ -3,12 +3,10 @@
 #ifndef SERVER_JOB_STORE_READS_H_
 #define SERVER_JOB_STORE_READS_H_
 
-#include <cstdint>
-#include <optional>
 #include <string>
-#include "absl/strings/string_view.h"
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/job/database.h"
 #include "server/job/job_query.h"
 #include "server/job/principal.h"
@@ -21,9 +19,6 @@ absl::StatusOr<JobRecord> SelectJob(Database& database, const std::string& key);
 absl::StatusOr<JobRecord> SearchJob(Database& database, absl::string_view text,
                                     const Principal& who);
 absl::StatusOr<JobPage> SelectPage(Database& database, const JobQuery& query);
-absl::StatusOr<std::optional<RequestRecord>> SelectRequest(Database& database,
-                                                           const std::string& request_id,
-                                                           int64_t now_us);
 
 }  // namespace snug::server
 

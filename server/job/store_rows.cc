@@ -20,8 +20,6 @@ using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 using google::protobuf::util::TimeUtil;
 
-// Of all requests: the ids of other users than the daemon's own begin with their names.
-constexpr const char* kTenant = "default";
 // Before a device's id: a key of the table meta.
 constexpr const char* kDrained = "drained ";
 constexpr const char* kMove = "move";
@@ -36,8 +34,8 @@ constexpr const char* kOfThatJob = " WHERE id=?1";
 constexpr const char* kInsertJob =
     "INSERT INTO jobs(id, tenant, state, arrival, spec, spec_sha256, view, infra_failures, "
     "oom_failures, not_before_us, last_resume_step, train_data, eval_data, output_dir, "
-    "display_name, created_us, ended_us, owner) "
-    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18)";
+    "display_name, created_us, ended_us, owner, request_id, body_sha256, request_expires_us) "
+    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,nullif(?19,''),?20,?21)";
 
 // The job's bytes without its spec's field, which has a column of its own. A copy of the job, to
 // take the field from, costs more.
@@ -82,17 +80,31 @@ absl::Status AddOrigins(Database& database, const v1::Job& job) {
   return absl::OkStatus();
 }
 
-absl::Status AddJob(Database& database, const JobRecord& record) {
+absl::Status AddJob(Database& database, const JobRecord& record, const RequestRecord& request) {
   const std::string spec = record.job.spec().SerializeAsString();
   const v1::Job& job = record.job;
   if (record.key() != job.id()) RETURN_IF_ERROR(CheckNoOlder(database, job));
-  RETURN_IF_ERROR(database.Run(
-      kInsertJob, {record.key(), TenantOf(job.owner()), int64_t{record.state()}, record.order,
-                   Blob{spec}, Sha256Hex(spec), ViewOf(record), int64_t{record.infra_failures},
-                   int64_t{record.oom_failures}, record.not_before_us, record.last_resume_step,
-                   record.train_data, record.eval_data, record.output_dir, job.display_name(),
-                   TimeUtil::TimestampToMicroseconds(job.create_time()),
-                   TimeUtil::TimestampToMicroseconds(job.end_time()), job.owner()}));
+  RETURN_IF_ERROR(database.Run(kInsertJob, {record.key(),
+                                            TenantOf(job.owner()),
+                                            int64_t{record.state()},
+                                            record.order,
+                                            Blob{spec},
+                                            Sha256Hex(spec),
+                                            ViewOf(record),
+                                            int64_t{record.infra_failures},
+                                            int64_t{record.oom_failures},
+                                            record.not_before_us,
+                                            record.last_resume_step,
+                                            record.train_data,
+                                            record.eval_data,
+                                            record.output_dir,
+                                            job.display_name(),
+                                            TimeUtil::TimestampToMicroseconds(job.create_time()),
+                                            TimeUtil::TimestampToMicroseconds(job.end_time()),
+                                            job.owner(),
+                                            request.request_id,
+                                            request.body_sha256,
+                                            request.expires_us}));
   RETURN_IF_ERROR(AddOrigins(database, job));
   return job.labels().empty() ? absl::OkStatus() : WriteLabels(database, job);
 }
@@ -120,7 +132,7 @@ absl::Status WriteJob(Database& database, const Change& change) {
       absl::StrCat(kUpdateJob, change.plans ? kReadyColumns : "", kOfThatJob);
   RETURN_IF_ERROR(database.Run(update, values));
   if (database.changes() > 0) return absl::OkStatus();
-  RETURN_IF_ERROR(AddJob(database, record));
+  RETURN_IF_ERROR(AddJob(database, record, {}));
   return change.plans ? database.Run(update, values) : absl::OkStatus();
 }
 
@@ -136,12 +148,6 @@ absl::Status WritePlans(Database& database, const PlansRecord& plans) {
                       {plans.sha256, plans.made_by, Blob{plans.plans}});
 }
 
-absl::Status WriteRequest(Database& database, const RequestRecord& request) {
-  return database.Run(
-      "INSERT OR REPLACE INTO requests VALUES(?,?,?,?,?)",
-      {kTenant, request.request_id, request.body_sha256, request.job, request.expires_us});
-}
-
 absl::Status WriteAttempt(Database& database, const AttemptRecord& attempt) {
   return database.Run(
       "INSERT INTO attempts VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13) "
@@ -153,9 +159,12 @@ absl::Status WriteAttempt(Database& database, const AttemptRecord& attempt) {
        attempt.exit});
 }
 
+// Times of events rise with their numbers, also where the clock has been set back: then they stand
+// nearly still until it has caught up.
 absl::Status WriteEvent(Database& database, const EventRecord& event) {
   return database.Run(  // NULL: SQLite numbers the row max(seq) + 1.
-      "INSERT INTO events VALUES(NULL, ?1, ?2, ?3, ?4, ?5)",
+      "INSERT INTO events VALUES(NULL, ?1, ?2, ?3, ?4, max(?5, coalesce("
+      "(SELECT wall_us + 1 FROM events ORDER BY seq DESC LIMIT 1), ?5)))",
       {event.job, int64_t{event.from}, int64_t{event.to}, event.reason, event.wall_us});
 }
 
@@ -283,10 +292,10 @@ absl::Status WriteWebhook(Database& database, const WebhookRecord& webhook) {
 
 absl::Status DeleteJob(Database& database, const std::string& job) {
   for (const char* sql :
-       {"DELETE FROM labels WHERE job=?", "DELETE FROM requests WHERE job=?",
-        "DELETE FROM webhooks WHERE job=?", "DELETE FROM checkpoints WHERE job=?",
-        "DELETE FROM artifacts WHERE job=?", "DELETE FROM attempts WHERE job=?",
-        "DELETE FROM origins WHERE job=?", "DELETE FROM jobs WHERE id=? AND state IN (8, 9, 10)"})
+       {"DELETE FROM labels WHERE job=?", "DELETE FROM webhooks WHERE job=?",
+        "DELETE FROM checkpoints WHERE job=?", "DELETE FROM artifacts WHERE job=?",
+        "DELETE FROM attempts WHERE job=?", "DELETE FROM origins WHERE job=?",
+        "DELETE FROM jobs WHERE id=? AND state IN (8, 9, 10)"})
     RETURN_IF_ERROR(database.Run(sql, {job}));
   return absl::OkStatus();
 }
@@ -297,18 +306,17 @@ absl::Status InsertJob(Database& database, NewJob& job) {
   job.known.reset();  // What a batch that did not land has found.
   if (job.request) {
     RETURN_IF_ERROR(database.Query(
-        "SELECT request_id, body_sha256, job, expires_us FROM requests "
-        "WHERE tenant=? AND request_id=? AND expires_us>=?",
-        {kTenant, job.request->request_id, job.event.wall_us}, [&](const Row& row) {
+        "SELECT request_id, body_sha256, id, request_expires_us FROM jobs "
+        "WHERE request_id=? AND request_expires_us>=?",
+        {job.request->request_id, job.event.wall_us}, [&](const Row& row) {
           job.known = RequestRecord{row.Text(0), row.Text(1), row.Text(2), row.Int(3)};
           return absl::OkStatus();
         }));
     if (job.known) return absl::OkStatus();
   }
   if (!job.refusal.ok()) return absl::OkStatus();
-  RETURN_IF_ERROR(AddJob(database, job.record));
-  RETURN_IF_ERROR(WriteEvent(database, job.event));
-  return job.request ? WriteRequest(database, *job.request) : absl::OkStatus();
+  RETURN_IF_ERROR(AddJob(database, job.record, job.request.value_or(RequestRecord())));
+  return WriteEvent(database, job.event);
 }
 
 absl::Status WriteChange(Database& database, const Change& change) {
@@ -322,7 +330,6 @@ absl::Status WriteChange(Database& database, const Change& change) {
     if (change.job != nullptr) RETURN_IF_ERROR(ExpectCall(database, change.job->job, event));
   }
   RETURN_IF_ERROR(WriteReservation(database, change));
-  if (change.request) RETURN_IF_ERROR(WriteRequest(database, *change.request));
   for (const CheckpointRecord& checkpoint : change.checkpoints)
     RETURN_IF_ERROR(WriteCheckpoint(database, checkpoint));
   if (change.token) RETURN_IF_ERROR(WriteToken(database, *change.token));
@@ -364,11 +371,13 @@ absl::StatusOr<StoredState> LoadState(Database& database) {
   return state;
 }
 
-absl::StatusOr<std::vector<WebhookRecord>> DueWebhooks(Database& database, int64_t now_us) {
+absl::StatusOr<std::vector<WebhookRecord>> DueWebhooks(Database& database, int64_t now_us,
+                                                       absl::Duration longest_wait) {
   std::vector<WebhookRecord> due;
-  RETURN_IF_ERROR(database.Query(
-      "SELECT job, due_us, tries FROM webhooks WHERE due_us<=? ORDER BY due_us LIMIT 16", {now_us},
-      [&](const Row& row) {
+  RETURN_IF_ERROR(database.Query(  // UNION ALL: an OR would walk through all that wait.
+      "SELECT job, due_us, tries FROM webhooks WHERE due_us<=?1 UNION ALL "
+      "SELECT job, due_us, tries FROM webhooks WHERE due_us>?2 ORDER BY due_us LIMIT 16",
+      {now_us, now_us + absl::ToInt64Microseconds(longest_wait)}, [&](const Row& row) {
         due.push_back({.job = row.Text(0), .due_us = row.Int(1), .tries = row.Int(2)});
         return absl::OkStatus();
       }));

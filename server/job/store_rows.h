@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "server/job/database.h"
 #include "server/job/records.h"
 
@@ -27,8 +28,10 @@ absl::StatusOr<JobRecord> ReadJob(const Row& row);
 
 absl::StatusOr<StoredState> LoadState(Database& database);
 
-// Calls whose time has come, a few of them, longest due first.
-absl::StatusOr<std::vector<WebhookRecord>> DueWebhooks(Database& database, int64_t now_us);
+// Calls whose time has come, a few of them, longest due first. A call that would wait longer than
+// any does counts as one: the clock has been set back since.
+absl::StatusOr<std::vector<WebhookRecord>> DueWebhooks(Database& database, int64_t now_us,
+                                                       absl::Duration longest_wait);
 
 }  // namespace snug::server
 

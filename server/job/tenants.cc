@@ -70,7 +70,7 @@ absl::Status Tenants::AddCertificate(const v1::CertificateConfig& config, const 
   if (config.uri().empty() == config.subject().empty())
     return Wrong(field, "needs a uri or a subject, and not both");
   if (config.role() == v1::Token::ROLE_UNSPECIFIED)
-    return Wrong(field + ".role", "is missing: user, viewer or operator");
+    return Wrong(field + ".role", "is missing: user, viewer, auditor or operator");
   const bool by_uri = !config.uri().empty();
   const std::string& name = by_uri ? config.uri() : config.subject();
   const Principal principal{.uid = kNoUser,

@@ -39,7 +39,7 @@ absl::Status CheckCreate(const v1::CreateTokenRequest& request) {
   std::vector<Violation> found;
   if (!IsJobId(request.tenant())) found.push_back({"tenant", "names no tenant", "BAD_FIELD"});
   if (request.role() == v1::Token::ROLE_UNSPECIFIED || !v1::Token::Role_IsValid(request.role()))
-    found.push_back({"role", "must be USER, VIEWER or OPERATOR", "BAD_FIELD"});
+    found.push_back({"role", "must be USER, VIEWER, AUDITOR or OPERATOR", "BAD_FIELD"});
   if (request.valid_seconds() < 0 || request.valid_seconds() > kLongestSeconds)
     found.push_back({"valid_seconds",
                      absl::StrCat(request.valid_seconds(), " is not between 1 and ",

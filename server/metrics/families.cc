@@ -8,8 +8,6 @@ namespace {
 
 using Boundaries = prometheus::Histogram::BucketBoundaries;
 
-// A step: of a tiny model on a CPU, to one of many micro-batches that reads its base from the host.
-const Boundaries kStepSeconds = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0};
 const Boundaries kWaitSeconds = {0.1, 1, 10, 60, 300, 1800, 7200, 21600, 86400, 604800};
 // 50 ms is the most that a round may take with 10,000 jobs in the queue.
 const Boundaries kRoundSeconds = {0.0001, 0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0};
@@ -52,10 +50,6 @@ Metrics::Families::Families()
     by_reason[reason] = &ended_workers.Add({{"reason", reason}});
 }
 
-prometheus::Histogram& Metrics::Families::StepSecondsOf(const std::string& device) {
-  return step_seconds.Add({{"device", SanitizeLabel(device)}}, kStepSeconds);
-}
-
 DeviceSeries& Metrics::Families::SeriesOf(const v1::Device& device) {
   const auto found = by_device.find(device.name());
   if (found != by_device.end()) return found->second;
@@ -65,7 +59,8 @@ DeviceSeries& Metrics::Families::SeriesOf(const v1::Device& device) {
             {"UUID", SanitizeLabel(device.uuid())},
             {"model_name", SanitizeLabel(device.model())}})
       .Set(1);
-  StepSecondsOf(device.name());
+  step_times.SecondsOn(device.name());
+  step_times.RatiosOn(device.name());
   return by_device
       .emplace(device.name(), DeviceSeries{.total = &total.Add(labels),
                                            .capacity = &capacity.Add(labels),

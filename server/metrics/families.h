@@ -19,6 +19,7 @@
 #include "server/metrics/metrics.h"
 #include "server/metrics/removals.h"
 #include "server/metrics/series.h"
+#include "server/metrics/step_times.h"
 #include "server/metrics/webhook_calls.h"
 
 namespace snug::server {
@@ -51,7 +52,6 @@ struct Metrics::Families {
   static CounterFamily& Counters(Registry& registry, const char* name, const char* help);
   static HistogramFamily& Histograms(Registry& registry, const char* name, const char* help);
   DeviceSeries& SeriesOf(const v1::Device& device);
-  prometheus::Histogram& StepSecondsOf(const std::string& device);
   void ShowOldest();
 
   std::shared_ptr<Registry> registry = std::make_shared<Registry>();
@@ -73,8 +73,7 @@ struct Metrics::Families {
   prometheus::Counter& dropped =
       Counters(*registry, "snug_metrics_dropped_total", "Values or series that were dropped.")
           .Add({});
-  HistogramFamily& step_seconds =
-      Histograms(*registry, "snug_step_seconds", "Time of an optimizer step, by device.");
+  StepTimes step_times{*registry};
   prometheus::Histogram& queue_wait;
   prometheus::Histogram& round_seconds;
   prometheus::Histogram& prediction_ratio;
@@ -120,6 +119,8 @@ struct Metrics::Families {
   GaugeFamily& job_process =
       Gauges(*registry, "snug_job_memory_process_peak_bytes",
              "The most that the kernel or the GPU's driver saw of a job's worker process.");
+  GaugeFamily& job_uncounted = Gauges(*registry, "snug_job_memory_uncounted_bytes",
+                                      "Seen of a job's process beyond what was counted.");
   GaugeFamily& job_budget = Gauges(*registry, "snug_job_memory_budget_bytes",
                                    "Bytes reserved for a job, the cap of its worker.");
   GaugeFamily& job_plan = Gauges(*registry, "snug_job_plan_info",

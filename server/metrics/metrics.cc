@@ -99,7 +99,7 @@ void Metrics::Steps(const std::string& device, int64_t new_steps, int64_t new_to
   families_->steps.Increment(static_cast<double>(new_steps));
   if (!std::isfinite(step_seconds)) return families_->dropped.Increment();
   const int64_t observed = std::min(new_steps, kMaxObservations);
-  prometheus::Histogram& seconds = families_->StepSecondsOf(device);
+  prometheus::Histogram& seconds = families_->step_times.SecondsOn(device);
   for (int64_t i = 0; i < observed; ++i) seconds.Observe(step_seconds);
 }
 
@@ -114,6 +114,10 @@ void Metrics::Prediction(int64_t predicted_bytes, int64_t measured_bytes) {
   if (predicted_bytes <= 0 || measured_bytes <= 0) return;
   families_->prediction_ratio.Observe(static_cast<double>(measured_bytes) /
                                       static_cast<double>(predicted_bytes));
+}
+
+void Metrics::StepPrediction(const std::string& device, double ratio) {
+  if (ratio > 0.0) families_->step_times.RatiosOn(device).Observe(ratio);
 }
 
 void Metrics::Round(absl::Duration took) {
@@ -161,6 +165,8 @@ void Metrics::Job(const v1::Job& job) {
   gauges.Set(all.job_budget, static_cast<double>(memory.budget_bytes()));
   if (memory.process_peak_bytes() > 0)  // Once it was looked at.
     gauges.Set(all.job_process, static_cast<double>(memory.process_peak_bytes()));
+  if (!memory.looks().empty())  // Under the plan in force.
+    gauges.Set(all.job_uncounted, static_cast<double>(memory.uncounted_bytes()));
   const std::string plan =
       absl::StrCat(job.plan().name(), " ", job.plan().peak_bytes(), " ", job.plan().fidelity());
   if (found->second.plan == plan) return;

@@ -47,6 +47,8 @@ class Metrics {
   void WorkerEnded(absl::string_view reason);  // One of the four above.
   // Of an attempt that has ended; of one that measured nothing, nothing follows.
   void Prediction(int64_t predicted_bytes, int64_t measured_bytes);
+  // Likewise: measured to predicted time of its steps; 0: it took too few.
+  void StepPrediction(const std::string& device, double ratio);
   void Round(absl::Duration took);
 
   // A job waits to be placed; its attempt is made; or it is gone without one.

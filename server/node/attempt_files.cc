@@ -11,6 +11,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
@@ -54,12 +55,18 @@ absl::StatusOr<int> TakeAttemptLock(const std::string& attempt_dir) {
   return absl::FailedPreconditionError(absl::StrCat(path, " is held: its shim lives"));
 }
 
-pid_t ShimPid(const std::string& attempt_dir) {
-  absl::StatusOr<std::string> text = ReadSmallFile(attempt_dir + "/lock", kMaxExitBytes);
+absl::StatusOr<pid_t> ReadShimPid(const std::string& attempt_dir) {
+  const std::string path = attempt_dir + "/lock";
+  const absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxExitBytes);
+  if (absl::IsNotFound(text.status())) return 0;  // The lock is made before the shim is started.
+  RETURN_IF_ERROR(text.status());
+  const absl::string_view number = absl::StripAsciiWhitespace(*text);
   pid_t pid = 0;
-  if (!text.ok() || !absl::SimpleAtoi(absl::StripAsciiWhitespace(*text), &pid)) return 0;
-  return pid;
+  if (number.empty() || (absl::SimpleAtoi(number, &pid) && pid > 0)) return pid;
+  return absl::DataLossError(absl::StrCat(path, " does not hold the number of a process"));
 }
+
+pid_t ShimPid(const std::string& attempt_dir) { return ReadShimPid(attempt_dir).value_or(0); }
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit) {
   // O_NONBLOCK: opening a FIFO that somebody has put there must not wait for a writer.

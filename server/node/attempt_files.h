@@ -25,7 +25,10 @@ std::string CheckpointsDir(const std::string& state_dir, const std::string& job)
 // FAILED_PRECONDITION: a shim lives.
 absl::StatusOr<int> TakeAttemptLock(const std::string& attempt_dir);
 
-// The pid that the shim wrote into its lock; 0: it did not come that far.
+// The pid that the shim wrote into its lock; 0: it did not come that far. An error: nobody can say
+// now, and nothing follows from that.
+absl::StatusOr<pid_t> ReadShimPid(const std::string& attempt_dir);
+// The same for whoever asks again while it is 0, which here is also what nobody can say now.
 pid_t ShimPid(const std::string& attempt_dir);
 
 // Which attempt of which daemon: its job and epoch come again when a store is rolled back or its

@@ -3,16 +3,16 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 namespace snug::server {
 
-ino_t SocketOf(int fd) {
-  struct stat status {};
-  return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino : 0;
+uint64_t SocketOf(int fd) {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
 }
 
 std::optional<std::string> UserOf(int fd) {
@@ -35,7 +35,7 @@ std::optional<std::string> UserOf(int fd) {
 }
 
 // The number may be another's at any moment: so a second one is looked at.
-void ShutDown(int fd, ino_t socket) {
+void ShutDown(int fd, uint64_t socket) {
   const int mine = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (mine < 0) return;
   if (SocketOf(mine) == socket) shutdown(mine, SHUT_RDWR);

@@ -3,8 +3,7 @@
 #ifndef SERVER_NODE_CONNECTION_CAPS_H_
 #define SERVER_NODE_CONNECTION_CAPS_H_
 
-#include <sys/types.h>
-
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,9 +11,9 @@
 namespace snug::server {
 
 // No two sockets of a machine have the same number; 0: the descriptor is no socket.
-ino_t SocketOf(int fd);
+uint64_t SocketOf(int fd);
 // Ends the connection. Its owner may close it at any moment: another socket is left alone.
-void ShutDown(int fd, ino_t socket);
+void ShutDown(int fd, uint64_t socket);
 // Bytes that tell users, or addresses, apart; nothing where the kernel does not say who it is.
 std::optional<std::string> UserOf(int fd);
 
@@ -35,7 +34,7 @@ class ConnectionCaps {
  private:
   struct Known {
     int fd = -1;
-    ino_t socket = 0;
+    uint64_t socket = 0;
     std::string user;
   };
 

@@ -4,6 +4,10 @@
 // The reserve takes the highest numbers that the process may use, so nothing else can have them
 // while it holds. A loan gives some of them free for as long as it lasts; whoever accepts
 // connections meanwhile tells by the number that it got one of those, and gives it back.
+//
+// What is kept back are numbers of this process: all of them are one open file, so a loan helps
+// where this process has no number left (EMFILE), and not where the whole machine may open no more
+// files (ENFILE). There opening fails, and what needs it is tried again.
 #ifndef SERVER_NODE_DESCRIPTORS_H_
 #define SERVER_NODE_DESCRIPTORS_H_
 

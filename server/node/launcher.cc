@@ -7,20 +7,45 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
 #include "server/failpoint.h"
 #include "server/node/attempt_files.h"
+#include "server/node/descriptors.h"
 #include "server/node/process.h"
 #include "server/node/remote_spawn.h"
 
 namespace snug::server {
 namespace {
+
+constexpr const char* kBootIdFile = "/proc/sys/kernel/random/boot_id";
+constexpr int64_t kMaxBootIdBytes = 256;  // The kernel writes 37.
+
+// It does not change while this process lives.
+struct KnownBoot {
+  absl::Mutex mutex;
+  std::string id ABSL_GUARDED_BY(mutex);  // Empty: it has not been read yet.
+};
+
+absl::StatusOr<std::string> ReadBootId() {
+  const DescriptorLoan loan;
+  const absl::StatusOr<std::string> text = ReadSmallFile(kBootIdFile, kMaxBootIdBytes);
+  if (!text.ok())
+    return absl::UnavailableError(
+        absl::StrCat("the id of this boot is not known: ", text.status().message()));
+  std::string id(absl::StripAsciiWhitespace(*text));
+  if (id.empty())
+    return absl::UnavailableError(
+        absl::StrCat("the id of this boot is not known: ", kBootIdFile, " is empty"));
+  return id;
+}
 
 absl::Status MakeFolder(const std::string& dir) {
   std::error_code error;
@@ -95,11 +120,13 @@ absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings, const Devi
   return settings.socket.empty() ? Spawn(shim) : SpawnAt(settings.socket, shim);
 }
 
-std::string BootId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  file >> id;
-  return id;
+absl::StatusOr<std::string> BootId() {
+  static auto* const known = new KnownBoot();
+  absl::MutexLock lock(&known->mutex);
+  if (known->id.empty()) {
+    ASSIGN_OR_RETURN(known->id, ReadBootId());
+  }
+  return known->id;
 }
 
 void ReapShim(pid_t shim) {

@@ -41,8 +41,10 @@ std::vector<std::string> WorkerEnvironment(const Device& device);
 absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings, const Device& device,
                                     const v1::Assignment& assignment);
 
-// The kernel's id of this boot: what was started under another one is gone.
-std::string BootId();
+// The kernel's id of this boot: what was started under another one is gone. It is read once and
+// kept, so whoever has had it once always gets it. UNAVAILABLE: it cannot be read now, and nothing
+// follows from that.
+absl::StatusOr<std::string> BootId();
 
 // Collects a shim that has ended, if it was a child of this process, so that no zombie stays.
 void ReapShim(pid_t shim);

@@ -35,7 +35,8 @@ class LocalProcesses : public AttemptProcesses {
     const DescriptorLoan loan;
     v1::Assignment here = assignment;
     here.set_link_socket(LinkSocket(settings_));
-    here.set_shared_weights_dir(SharedWeightsDir(settings_.state_dir));
+    ASSIGN_OR_RETURN(const std::string weights, SharedWeightsDir(settings_.state_dir));
+    here.set_shared_weights_dir(weights);
     ASSIGN_OR_RETURN(const pid_t shim, LaunchAttempt(settings_, device, here));
     watch_->Follow(shim, /*just_started=*/true);
     return shim;
@@ -58,15 +59,22 @@ class LocalProcesses : public AttemptProcesses {
   const std::unique_ptr<ShimWatch> watch_;
 };
 
+// The shim's number as the rows have it, or else as it stands in its lock; 0: the shim did not come
+// that far.
+absl::StatusOr<pid_t> ShimOf(const Node::EndedAttempt& ended, const std::string& attempt_dir) {
+  if (ended.shim > 0) return static_cast<pid_t>(ended.shim);
+  const DescriptorLoan loan;
+  return ReadShimPid(attempt_dir);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerLink>> LocalNode::Listen(WorkerLink::Handlers handlers) {
+  ASSIGN_OR_RETURN(boot_id_, server::BootId());
   LinkLimits limits;  // However many strangers there are, every worker has a place.
   limits.connections = limits.strangers + static_cast<size_t>(settings_.most_attempts);
   return LinkServer::Start(LinkSocket(settings_), std::move(handlers), limits);
 }
-
-std::string LocalNode::BootId() const { return server::BootId(); }
 
 std::unique_ptr<AttemptProcesses> LocalNode::Expect(const std::string& job, int epoch) {
   return std::make_unique<LocalProcesses>(
@@ -75,6 +83,7 @@ std::unique_ptr<AttemptProcesses> LocalNode::Expect(const std::string& job, int 
 
 std::unique_ptr<AttemptProcesses> LocalNode::Adopt(const std::string& job, int epoch,
                                                    int64_t shim) {
+  const DescriptorLoan loan;
   const std::string attempt_dir = AttemptDir(settings_.state_dir, job, epoch);
   return std::make_unique<LocalProcesses>(settings_,
                                           ShimWatch::Adopt(attempt_dir, static_cast<pid_t>(shim)));
@@ -91,11 +100,14 @@ absl::StatusOr<AttemptRemains> LocalNode::Collect(const EndedAttempt& ended) {
 }
 
 // A shim that was killed leaves its worker behind. Nothing may run in the attempt's name when the
-// next one starts.
+// next one starts, so an error says that nobody knows: "nobody runs" is never taken from one.
 absl::Status LocalNode::KillOrphans(const EndedAttempt& ended,
                                     const std::string& attempt_dir) const {
-  if (ended.boot_id != BootId()) return absl::OkStatus();  // The machine has been started anew.
-  const pid_t shim = ended.shim > 0 ? static_cast<pid_t>(ended.shim) : ShimPid(attempt_dir);
+  ASSIGN_OR_RETURN(const std::string boot, server::BootId());
+  // The machine has been started anew. Rows of an earlier version say nothing where the id could
+  // not be read: such an attempt is looked for as one of this boot.
+  if (!ended.boot_id.empty() && ended.boot_id != boot) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const pid_t shim, ShimOf(ended, attempt_dir));
   absl::StatusOr<int> signalled = 0;
   for (int round = 0; round < kKillRounds; ++round) {
     const DescriptorLoan loan;

@@ -19,7 +19,7 @@ class LocalNode : public Node {
       : settings_(std::move(settings)), gpus_(gpus) {}
 
   absl::StatusOr<std::unique_ptr<WorkerLink>> Listen(WorkerLink::Handlers handlers) override;
-  std::string BootId() const override;
+  std::string BootId() const override { return boot_id_; }
   std::unique_ptr<AttemptProcesses> Expect(const std::string& job, int epoch) override;
   std::unique_ptr<AttemptProcesses> Adopt(const std::string& job, int epoch, int64_t shim) override;
   absl::StatusOr<AttemptRemains> Collect(const EndedAttempt& ended) override;
@@ -32,6 +32,7 @@ class LocalNode : public Node {
 
   const LauncherSettings settings_;
   GpuWatch* const gpus_;
+  std::string boot_id_;  // Known once Listen has returned OK.
 };
 
 }  // namespace snug::server

@@ -1,6 +1,7 @@
-// context.json: {"facts": [{"of": "<identity>", "context_bytes": n, "products": "...",
+// context.json: {"facts": [{"of": "<identity>", "context_bytes": n, "unseen_bytes": n,
+//                           "products": "...",
 //                           "rates": {"fp32": {"products": x, ...}, "bf16": {...}}}]}
-// without "rates" where none were measured.
+// without "rates" where none were measured, and in these without those that were not.
 #include "server/node/measure.h"
 
 #include <sys/stat.h>
@@ -32,24 +33,26 @@ constexpr const char *kFp32 = "fp32", *kBf16 = "bf16";
 constexpr size_t kMaxFacts = 32;  // Remembered: of more, those that are of use now.
 
 struct Facts {
-  int64_t context_bytes = 0;
+  int64_t context_bytes = 0, unseen_bytes = 0;
   std::string products;
   std::optional<program::MachineRates> rates;
 };
 
-// Whether each is there and above 0.
+// Whether each that is there is above 0. One that is not there was not measured: it becomes 0.
 bool ReadRates(const nlohmann::json& json, const char* of, program::Rates& rates) {
   if (!json.is_object() || !json.contains(of) || !json[of].is_object()) return false;
+  rates.per_second = {};
   for (size_t i = 0; i < program::kLimits; ++i) {
     const auto found = json[of].find(program::kLimitNames[i]);
-    if (found == json[of].end() || !found->is_number()) return false;
+    if (found == json[of].end()) continue;
+    if (!found->is_number()) return false;
     rates.per_second[i] = found->get<double>();
     if (!(rates.per_second[i] > 0.0)) return false;
   }
   return true;
 }
 
-// All of them, or none.
+// None at all where one is no rate.
 std::optional<program::MachineRates> RatesIn(const nlohmann::json& json) {
   program::MachineRates rates;
   if (!ReadRates(json, kFp32, rates.f32) || !ReadRates(json, kBf16, rates.bf16))
@@ -58,14 +61,17 @@ std::optional<program::MachineRates> RatesIn(const nlohmann::json& json) {
 }
 
 nlohmann::json ToJson(const program::Rates& rates) {
-  nlohmann::json json;
-  for (size_t i = 0; i < program::kLimits; ++i) json[program::kLimitNames[i]] = rates.per_second[i];
+  nlohmann::json json = nlohmann::json::object();
+  for (size_t i = 0; i < program::kLimits; ++i)
+    if (rates.per_second[i] > 0.0) json[program::kLimitNames[i]] = rates.per_second[i];
   return json;
 }
 
 nlohmann::json ToJson(const std::string& of, const Facts& facts) {
-  nlohmann::json json = {
-      {"of", of}, {"context_bytes", facts.context_bytes}, {"products", facts.products}};
+  nlohmann::json json = {{"of", of},
+                         {"context_bytes", facts.context_bytes},
+                         {"unseen_bytes", facts.unseen_bytes},
+                         {"products", facts.products}};
   if (!facts.rates.has_value()) return json;
   json["rates"] = {{kFp32, ToJson(facts.rates->f32)}, {kBf16, ToJson(facts.rates->bf16)}};
   return json;
@@ -92,8 +98,10 @@ absl::StatusOr<std::string> IdentityOf(const std::string& binary, const Device& 
 Facts FactsIn(const nlohmann::json& json) {
   Facts facts;
   if (!json.is_object()) return facts;
-  const auto bytes = json.find("context_bytes"), products = json.find("products");
+  const auto bytes = json.find("context_bytes"), unseen = json.find("unseen_bytes"),
+             products = json.find("products");
   if (bytes != json.end() && bytes->is_number_integer()) bytes->get_to(facts.context_bytes);
+  if (unseen != json.end() && unseen->is_number_integer()) unseen->get_to(facts.unseen_bytes);
   if (products != json.end() && products->is_string()) products->get_to(facts.products);
   const auto rates = json.find("rates");
   if (rates != json.end()) facts.rates = RatesIn(*rates);
@@ -152,6 +160,7 @@ absl::Status MeasureDevices(const LauncherSettings& settings, std::vector<Device
       measured = true;
     }
     device.context_bytes = now[identity].context_bytes;
+    device.unseen_bytes = now[identity].unseen_bytes;
     device.products = now[identity].products;
     device.rates = now[identity].rates;
   }

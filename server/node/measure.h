@@ -11,15 +11,16 @@
 
 namespace snug::server {
 
-// Sets context_bytes, products and rates of each device, from `WORKER --measure-context`, or
-// `WORKER_CUDA --measure-context gpu:0` in a worker's environment: one line of JSON,
-//   {"context_bytes": 174063616, "products": "...",
+// Sets context_bytes, unseen_bytes, products and rates of each device, from `WORKER
+// --measure-context`, or `WORKER_CUDA --measure-context gpu:0` in a worker's environment: one line
+// of JSON,
+//   {"context_bytes": 174063616, "unseen_bytes": 0, "products": "...",
 //    "rates": {"fp32": {"products": 1e11, ...}, "bf16": {...}}}
-// with each of program::kLimitNames. Rates may be missing: of a GPU those of its kind are taken
-// (place/device_kinds.h). Remembered in <state>/context.json for as long as the worker's binary,
-// the processor and, of a GPU, its model and driver stay the same; two GPUs that are alike are
-// measured once. So attempts of one job multiply alike. A GPU in trouble is not measured: nothing
-// is set of it that is not remembered.
+// by program::kLimitNames. Rates may be missing: of a GPU the worker measures copies and what it
+// takes to start a run, and the others are those of its kind (place/device_kinds.h). Remembered in
+// <state>/context.json for as long as the worker's binary, the processor and, of a GPU, its model
+// and driver stay the same; two GPUs that are alike are measured once. So attempts of one job
+// multiply alike. A GPU in trouble is not measured: nothing is set of it that is not remembered.
 absl::Status MeasureDevices(const LauncherSettings& settings, std::vector<Device>& devices);
 
 }  // namespace snug::server

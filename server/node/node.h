@@ -59,7 +59,8 @@ class Node {
   // Workers are heard from now on, those of an earlier life of the daemon as well. Once.
   virtual absl::StatusOr<std::unique_ptr<WorkerLink>> Listen(WorkerLink::Handlers handlers) = 0;
 
-  // The name of this run of the machine: what was started under another one is gone.
+  // The name of this run of the machine: what was started under another one is gone. It is known
+  // once Listen has returned OK.
   virtual std::string BootId() const = 0;
   // Of one that is to be started.
   virtual std::unique_ptr<AttemptProcesses> Expect(const std::string& job, int epoch) = 0;

@@ -16,7 +16,7 @@ constexpr int kExitStopped = 3;
 constexpr int kExitFailed = 4;
 constexpr const char* kDiskFull = "DISK_FULL";  // The worker's reason.
 constexpr absl::Duration kFirstDelay = absl::Seconds(10);
-constexpr absl::Duration kMaxDelay = absl::Minutes(10);
+constexpr absl::Duration kMaxDelay = absl::Minutes(10);  // kLongestRetryWaitUs is by it.
 constexpr absl::Duration kTransientDelay = absl::Minutes(1);
 constexpr double kJitterShare = 0.2;
 

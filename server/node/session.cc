@@ -18,11 +18,15 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::server {
 namespace {
 
+constexpr int kLooks = 3;
+constexpr absl::Duration kBetweenLooks = absl::Milliseconds(2);
 constexpr size_t kMaxProcBytes = 4 << 20;  // More environment than the kernel lets a process have.
 
 // A file of /proc/<pid>; empty when the process is gone. PERMISSION_DENIED: it is not for us to
@@ -74,7 +78,7 @@ std::string AttemptIn(absl::string_view environment) {
 
 // A child is in its session before it has its environment, and loses that before its files: then
 // nobody can say, for a moment, whose it is. UNAVAILABLE.
-absl::StatusOr<bool> Belongs(pid_t pid, pid_t session, const std::string& attempt_dir) {
+absl::StatusOr<bool> IsMarked(pid_t pid, pid_t session, const std::string& attempt_dir) {
   ASSIGN_OR_RETURN(const ProcessStat before, StatOf(pid));
   if (before.session != session) return false;
   const absl::StatusOr<std::string> environment = ReadOf(pid, "environ");
@@ -86,6 +90,19 @@ absl::StatusOr<bool> Belongs(pid_t pid, pid_t session, const std::string& attemp
   if (after.session != session || (before.has_environment && after.has_environment)) return false;
   return absl::UnavailableError(
       absl::StrCat("process ", pid, " of session ", session, " begins or ends just now"));
+}
+
+// Whoever starts a process goes on a moment before that leaves its parent's memory, and with it its
+// parent's environment: one without a mark is looked at again.
+absl::StatusOr<bool> Belongs(pid_t pid, pid_t session, const std::string& attempt_dir) {
+  ASSIGN_OR_RETURN(const ProcessStat stat, StatOf(pid));
+  if (stat.session != session) return false;
+  for (int look = 1; look < kLooks; ++look) {
+    const absl::StatusOr<bool> marked = IsMarked(pid, session, attempt_dir);
+    if (!marked.ok() || *marked) return marked;
+    absl::SleepFor(kBetweenLooks);
+  }
+  return IsMarked(pid, session, attempt_dir);
 }
 
 // An error about one of them does not keep the others away.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
 #include "server/node/attempt_files.h"
 #include "server/node/session.h"
 
@@ -31,6 +32,7 @@ ShimWatch::ShimWatch(std::string attempt_dir) : attempt_dir_(std::move(attempt_d
 std::unique_ptr<ShimWatch> ShimWatch::Adopt(std::string attempt_dir, pid_t shim) {
   const pid_t number = shim > 0 ? shim : ShimPid(attempt_dir);
   auto watch = std::make_unique<ShimWatch>(std::move(attempt_dir));
+  watch->asks_lock_ = true;
   watch->Follow(number, /*just_started=*/false);
   return watch;
 }
@@ -58,6 +60,12 @@ Liveness ShimWatch::Look() {
   return errno == EWOULDBLOCK ? Liveness::kLives : Liveness::kUnknown;
 }
 
+absl::Status ShimWatch::FindNumber() {
+  if (shim_ > 0 || !asks_lock_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(shim_, ReadShimPid(attempt_dir_));
+  return absl::OkStatus();
+}
+
 bool ShimWatch::OpenProcess() {
   if (process_ >= 0) return true;
   if (shim_ <= 1) return false;
@@ -70,10 +78,12 @@ bool ShimWatch::OpenProcess() {
 }
 
 absl::Status ShimWatch::SignalOthers(int signal) {
+  RETURN_IF_ERROR(FindNumber());
   return SignalSession(shim_, attempt_dir_, signal).status();
 }
 
 absl::Status ShimWatch::Signal(int signal) {
+  RETURN_IF_ERROR(FindNumber());
   if (!OpenProcess())
     return absl::NotFoundError(absl::StrCat("no shim of ", attempt_dir_, " is found"));
   if (syscall(SYS_pidfd_send_signal, process_, signal, nullptr, 0) == 0) return absl::OkStatus();

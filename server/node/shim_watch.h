@@ -18,7 +18,8 @@ namespace snug::server {
 class ShimWatch {
  public:
   explicit ShimWatch(std::string attempt_dir);
-  // Of an earlier life of the daemon; `shim` 0: the number is read from the lock.
+  // Of an earlier life of the daemon; `shim` 0: the number is read from the lock, and where it
+  // cannot be read yet, read again before the next signal.
   static std::unique_ptr<ShimWatch> Adopt(std::string attempt_dir, pid_t shim);
   ~ShimWatch();
   ShimWatch(const ShimWatch&) = delete;
@@ -31,12 +32,14 @@ class ShimWatch {
   // By the lock: the kernel's word. One that was never made in a folder that is there is free.
   Liveness Look();
 
-  // To the shim itself, never to a stranger with its number. NOT_FOUND: no such process.
+  // To the shim itself, never to a stranger with its number. NOT_FOUND: no such process. Another
+  // error of this and of SignalOthers: who that is cannot be found out now.
   absl::Status Signal(int signal);
   // To all of its session but the shim.
   absl::Status SignalOthers(int signal);
 
  private:
+  absl::Status FindNumber();
   bool OpenProcess();
 
   const std::string attempt_dir_;
@@ -44,6 +47,7 @@ class ShimWatch {
   int process_ = -1;  // A pidfd.
   pid_t shim_ = 0;
   bool just_started_ = false;
+  bool asks_lock_ = false;  // For the shim's number, while nobody has said it.
 };
 
 }  // namespace snug::server

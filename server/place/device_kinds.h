@@ -22,9 +22,12 @@ struct DeviceKind {
 // GPUs alone: a CPU's memory and speed are not in its name.
 const std::vector<DeviceKind>& GpuKinds();
 
-// The rates of a device that the node has measured; of a GPU that it has not, those of its kind.
+// What the node has measured of a device, and for the rest of a GPU the rates of its kind. What was
+// measured in part alone of a CPU, or of a GPU of no known kind, is not used: rates that are true
+// and rates that are not give no true ratio.
 program::MachineRates RatesOf(const Device& device);
-const char* RatesSource(const Device& device);  // "measured", "kind" or "nominal".
+// "measured": all of them; "kind": at least some are the kind's; "nominal".
+const char* RatesSource(const Device& device);
 
 // A device as the request describes it. What it does not say is as on this daemon's first device of
 // that kind, or, without a kind, on `like`. Errors name the field and what is allowed.

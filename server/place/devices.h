@@ -78,8 +78,9 @@ struct Device {
   // What the node measured of the device's worker: bytes that its process counts for before it
   // holds a model, and which way of multiplying is fastest for what, in the worker's own words.
   int64_t context_bytes = 0;
+  int64_t unseen_bytes = 0;  // Of these, what the process cannot see of itself.
   std::string products = {};
-  std::optional<program::MachineRates> rates = {};  // How fast it is.
+  std::optional<program::MachineRates> rates = {};  // How fast it is; 0: not measured.
 
   bool is_gpu() const { return absl::StartsWith(name, "gpu:"); }
   // What promises and attempts are stored under: gpu:0 may be another GPU after a restart.

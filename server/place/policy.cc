@@ -66,7 +66,7 @@ class Walk {
   void Ask(const QueuedJob& job, Decision& decision, std::string* reason) {
     if (job.judgement != Judgement::kJudged) return Await(job, reason);
     if (!Feasible(job)) return decision.infeasible.push_back(job.id);
-    if (job.not_before_us > now_us_) return AskLater(job, decision, reason);
+    if (IsAwaited(job.not_before_us, now_us_)) return AskLater(job, decision, reason);
     if (!blocked_ && !stuck_.contains(job.group)) {
       int plan = -1;
       Room* room = Choose(job, rooms_, plan);

@@ -25,6 +25,15 @@ namespace snug::server {
 // would wait for each other on all.
 inline constexpr int kMaxJobsPerDevice = 64;
 
+// The longest wait for a retry: ten minutes and a fifth (server/node/outcome.h).
+inline constexpr int64_t kLongestRetryWaitUs = int64_t{12} * 60 * 1'000'000;
+
+// Whether a job still waits for that wall time. One that is further away than any wait counts as
+// past: the clock has been set back since, and nobody waits longer because of that.
+inline bool IsAwaited(int64_t time_us, int64_t now_us) {
+  return time_us > now_us && time_us - now_us <= kLongestRetryWaitUs;
+}
+
 // An attempt that has its bytes.
 struct RunningJob {
   JobQueue::Key key;  // Its place in the queue's order, were it still there.

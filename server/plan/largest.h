@@ -3,6 +3,7 @@
 #define SERVER_PLAN_LARGEST_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/plan/planner.h"
@@ -13,12 +14,13 @@ namespace snug::server {
 // Of what may be asked for, and of what there is.
 struct LargestLimits {
   int64_t rows = INT32_MAX;
-  int64_t tokens = INT32_MAX;  // Of a sequence; the model has a limit of its own.
+  int64_t micro_batches = INT32_MAX;  // Of an optimizer step.
+  int64_t tokens = INT32_MAX;         // Of a sequence; the model has a limit of its own.
   PlanLimits memory = {};
 };
 
 // Rows of a batch at the job's other settings: at most as many as a prepared dataset has. 0: none
-// fits.
+// fits. What the job has now is tried first.
 absl::StatusOr<int64_t> LargestBatch(const program::Program& program, const v1::JobSpec& spec,
                                      const RowLengths& lengths, const PlanMachine& machine,
                                      const LargestLimits& limits);
@@ -29,12 +31,14 @@ absl::StatusOr<int64_t> LargestLength(const program::Program& program, const v1:
                                       const PlanMachine& machine, const LargestLimits& limits);
 int64_t ShortestSequence(const v1::JobSpec& spec);  // With room for an answer to a sample prompt.
 
-// Both, each at the job's other settings.
-absl::StatusOr<v1::LargestSettings> LargestThatFit(const program::Program& program,
-                                                   const v1::JobSpec& spec,
-                                                   const RowLengths& lengths,
-                                                   const PlanMachine& machine,
-                                                   const LargestLimits& limits);
+// Both and the micro-batches of a step, each at the job's other settings, for every fidelity that
+// the job might allow, exact first. No fidelity changes a plan that is pinned by hand: there it is
+// the job's own alone.
+absl::StatusOr<std::vector<v1::LargestSettings>> LargestThatFit(const program::Program& program,
+                                                                const v1::JobSpec& spec,
+                                                                const RowLengths& lengths,
+                                                                const PlanMachine& machine,
+                                                                const LargestLimits& limits);
 
 }  // namespace snug::server
 

@@ -103,6 +103,7 @@ v1::Plan ToProto(const program::Program& program, const program::Prediction& pre
   plan.set_peak_bytes(prediction.bytes.total());
   plan.set_relative_work(prediction.relative_work);
   plan.set_threads(lower.machine.threads);
+  plan.set_head_rows(lower.head_rows);
   const double micro_batches = static_cast<double>(step.accumulation);
   plan.set_step_seconds(micro_batches * prediction.seconds + step.optimizer_seconds);
   plan.set_tokens_per_second(micro_batches *

@@ -29,15 +29,6 @@ program::Augmentation AugmentationOf(const v1::JobSpec& spec) {
       .value_or(program::Augmentation::kNone);
 }
 
-program::Batching BatchingOf(const v1::JobSpec& spec) {
-  const v1::TrainingSpec& training = spec.training();
-  return {.rows = training.per_device_train_batch_size(),
-          .accumulation = training.gradient_accumulation_steps(),
-          .packing = training.packing(),
-          .max_seq_length = training.max_seq_length(),
-          .group_by_length = training.group_by_length()};
-}
-
 // Of prompts, and of sources that are answered when they are evaluated.
 program::TapeKey GenerationKeyOf(const program::ModelConfig& config, const RowLengths& lengths,
                                  const v1::JobSpec& spec) {
@@ -53,6 +44,14 @@ program::TapeKey GenerationKeyOf(const program::ModelConfig& config, const RowLe
   return key.Joined(program::GenerationKey(
       config, sources.empty() ? training.max_seq_length() : sources.longest(),
       training.generation_max_length()));
+}
+
+// As memory.stash has it of the head by its path; CheckSpec has refused rows of another kind.
+int32_t HeadRowsOf(const v1::JobSpec& spec, const program::ModelConfig& config) {
+  const auto& options = spec.memory().stash_options();
+  const auto head = options.find(program::HeadPathOf(config));
+  const bool given = head != options.end() && head->second.has_rows();
+  return given ? head->second.rows() : program::kHeadRows;
 }
 
 // Where nothing is known of the rows they are full, their sources too.
@@ -113,7 +112,8 @@ absl::StatusOr<std::vector<program::Prediction>> Predictions(const program::Prog
                                                              program::PlanList list) {
   const int64_t state = StateOnHost(program, options);
   RETURN_IF_ERROR(CheckHostBudget(spec, "what memory.optimizer puts there", state));
-  if (spec.memory().stash().empty()) {
+  const std::map<std::string, program::SiteStash> patterns = PatternsOf(spec, program.config);
+  if (patterns.empty()) {
     list.fidelity = FidelityOf(spec);
     list.host_bytes = HostBudgetBytes(spec).value_or(std::max(state, list.host_bytes)) - state;
     ASSIGN_OR_RETURN(std::vector<program::Prediction> plans,
@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<program::Prediction>> Predictions(const program::Prog
     RETURN_IF_ERROR(VerifyChoices(program, options, list.limits, state, plans));
     return plans;
   }
-  ASSIGN_OR_RETURN(const program::Plan pinned, program::PinnedPlan(program, PatternsOf(spec)));
+  ASSIGN_OR_RETURN(const program::Plan pinned, program::PinnedPlan(program, patterns));
   ASSIGN_OR_RETURN(program::Prediction prediction, program::Predict(program, pinned, options));
   RETURN_IF_ERROR(CheckHostBudget(spec,
                                   program.optimizer_on_host
@@ -142,8 +142,8 @@ double OptimizerSeconds(const program::Program& program, const program::PredictO
   const double moments = static_cast<double>(bytes.optimizer) + (machine.cpu ? on_host : 0.0);
   program::Work work;
   work[program::Limit::kPasses] = static_cast<double>(bytes.gradients) + 2.0 * moments;
-  work[program::Limit::kCopies] = machine.cpu ? 0.0 : 2.0 * on_host;
-  return program::SecondsOf(work, machine.rates);
+  if (!machine.cpu) work[program::Limit::kFromHost] = work[program::Limit::kToHost] = on_host;
+  return program::SecondsOf(work, machine);
 }
 
 absl::StatusOr<std::vector<v1::Plan>> PlansOf(const program::Program& program,
@@ -174,15 +174,26 @@ int64_t MaxPromptTokens(const v1::JobSpec& spec) {
   return std::max<int64_t>(1, training.max_seq_length() - training.sample_max_new_tokens());
 }
 
-std::map<std::string, program::SiteStash> PatternsOf(const v1::JobSpec& spec) {
+std::map<std::string, program::SiteStash> PatternsOf(const v1::JobSpec& spec,
+                                                     const program::ModelConfig& config) {
   std::map<std::string, program::SiteStash> patterns;
   const auto& options = spec.memory().stash_options();
   for (const auto& [pattern, kind] : spec.memory().stash()) {
+    if (pattern == program::HeadPathOf(config) && kind == v1::STASH_KIND_CHUNK) continue;
     const auto found = options.find(pattern);
     patterns[pattern] = WithOptions(StashFrom(kind).value_or(program::Stash::kKeep),  // Checked.
                                     found == options.end() ? v1::StashOptions() : found->second);
   }
   return patterns;
+}
+
+program::Batching BatchingOf(const v1::JobSpec& spec) {
+  const v1::TrainingSpec& training = spec.training();
+  return {.rows = training.per_device_train_batch_size(),
+          .accumulation = training.gradient_accumulation_steps(),
+          .packing = training.packing(),
+          .max_seq_length = training.max_seq_length(),
+          .group_by_length = training.group_by_length()};
 }
 
 program::PredictOptions OptionsFor(const program::Program& program, const v1::JobSpec& spec,
@@ -191,6 +202,7 @@ program::PredictOptions OptionsFor(const program::Program& program, const v1::Jo
   options.lower.machine = {
       .threads = machine.threads, .cpu = !machine.gpu, .rates = machine.rates.At(program.compute)};
   options.context_bytes = machine.context_bytes;
+  options.lower.head_rows = HeadRowsOf(spec, program.config);
   options.lower.key = WorstOf(program, lengths.train, lengths.train_sources, spec);
   if (Evaluates(spec))
     options.evaluation_key = WorstOf(program, lengths.eval, lengths.eval_sources, spec);
@@ -236,16 +248,24 @@ absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
   return PlansOf(program, spec, OptionsFor(program, spec, lengths, machine), list);
 }
 
-absl::StatusOr<bool> AnyPlanFits(const program::Program& program, const v1::JobSpec& spec,
-                                 const RowLengths& lengths, const PlanMachine& machine,
-                                 const PlanLimits& limits) {
-  const absl::StatusOr<std::vector<v1::Plan>> smallest =
+absl::StatusOr<std::vector<v1::Plan>> SmallestPlans(const program::Program& program,
+                                                    const v1::JobSpec& spec,
+                                                    const RowLengths& lengths,
+                                                    const PlanMachine& machine) {
+  absl::StatusOr<std::vector<v1::Plan>> smallest =
       PlansOf(program, spec, OptionsFor(program, spec, lengths, machine),
               {.recompute_plans = false, .most_mixes = 1});
   // A pinned plan that offloads more than memory.host_budget allows.
-  if (absl::IsInvalidArgument(smallest.status())) return false;
-  RETURN_IF_ERROR(smallest.status());
-  return FirstThatFits(*smallest, limits.device_bytes, limits.host_bytes) >= 0;
+  if (absl::IsInvalidArgument(smallest.status())) return std::vector<v1::Plan>();
+  return smallest;
+}
+
+absl::StatusOr<bool> AnyPlanFits(const program::Program& program, const v1::JobSpec& spec,
+                                 const RowLengths& lengths, const PlanMachine& machine,
+                                 const PlanLimits& limits) {
+  ASSIGN_OR_RETURN(const std::vector<v1::Plan> smallest,
+                   SmallestPlans(program, spec, lengths, machine));
+  return FirstThatFits(smallest, limits.device_bytes, limits.host_bytes) >= 0;
 }
 
 int64_t BudgetBytes(const v1::JobSpec& spec) {

@@ -51,6 +51,9 @@ struct PlanMachine {
   auto operator<=>(const PlanMachine&) const = default;
 };
 
+// How the job makes micro-batches of rows.
+program::Batching BatchingOf(const v1::JobSpec& spec);
+
 program::PredictOptions OptionsFor(const program::Program& program, const v1::JobSpec& spec,
                                    const RowLengths& lengths, const PlanMachine& machine);
 
@@ -66,8 +69,10 @@ absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
                                                const PlanMachine& machine,
                                                program::PlanList list = {});
 
-// The plan that a job pins by hand, as program::PinnedPlan reads it.
-std::map<std::string, program::SiteStash> PatternsOf(const v1::JobSpec& spec);
+// The plan that a job pins by hand, as program::PinnedPlan reads it: without the head, which is in
+// a loop under every plan. Empty: it pins none.
+std::map<std::string, program::SiteStash> PatternsOf(const v1::JobSpec& spec,
+                                                     const program::ModelConfig& config);
 
 // The user's own limit; INT64_MAX for "auto".
 int64_t BudgetBytes(const v1::JobSpec& spec);
@@ -84,8 +89,14 @@ struct PlanLimits {
   int64_t host_bytes = INT64_MAX;
 };
 
-// Whether PlansFor would have a plan within the limits, without working out the others; one that
-// offloads where the job names a budget for it.
+// The smallest of PlansFor's plans, without working out the others: those that offload where the
+// job names a budget for it. None where a pinned plan offloads more than that.
+absl::StatusOr<std::vector<v1::Plan>> SmallestPlans(const program::Program& program,
+                                                    const v1::JobSpec& spec,
+                                                    const RowLengths& lengths,
+                                                    const PlanMachine& machine);
+
+// Whether one of these is within the limits.
 absl::StatusOr<bool> AnyPlanFits(const program::Program& program, const v1::JobSpec& spec,
                                  const RowLengths& lengths, const PlanMachine& machine,
                                  const PlanLimits& limits);

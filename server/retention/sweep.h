@@ -52,7 +52,7 @@ class Sweep {
   Tally jobs_;
   Tally checkpoints_;
   Tally logs_;
-  std::set<std::string> referred_;  // Ids, and paths of models, which are no job's id.
+  std::set<std::string> referred_;  // Names.
   int64_t held_ = 0;
 };
 

@@ -57,6 +57,7 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
   *assignment.mutable_plan() = attempt.plan;
   assignment.set_device(device.name);
   assignment.set_context_bytes(device.context_bytes);
+  assignment.set_unseen_bytes(device.unseen_bytes);
   assignment.set_products(device.products);
   assignment.set_cap_bytes(attempt.cap_bytes);
   assignment.set_most_bytes(entry.record.job.plan_changes().most_bytes());
@@ -105,7 +106,7 @@ absl::Duration Admission::NextRound() const {
 void Admission::Schedule() {
   const absl::Duration now = SinceBoot();
   const bool retry = retry_at_ != absl::ZeroDuration() && now >= retry_at_;
-  const bool time_has_come = time_comes_us_ != 0 && WallMicros() >= time_comes_us_;
+  const bool time_has_come = time_comes_us_ != 0 && !IsAwaited(time_comes_us_, WallMicros());
   if (!(core_.needs_round || retry || time_has_come) || core_.board.AwaitsLook()) return;
   if (now < last_round_ + core_.settings.limits.between_rounds) return;
   last_round_ = now;

@@ -11,6 +11,7 @@
 #include "server/job/errors.h"
 #include "server/job/webhook_url.h"
 #include "server/plan/planner.h"
+#include "server/scheduler/auto_memory.h"
 #include "server/scheduler/auto_sizes.h"
 #include "server/scheduler/outlook.h"
 
@@ -26,6 +27,11 @@ absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job
   if (!lengths.prepared()) {
     lengths.train = lengths.eval = lengths.train_sources = lengths.eval_sources = {1};
     lengths.longest_prompt = 1;
+  }
+  if (LeavesMemoryOpen(devices, job)) {
+    CheckedJob chosen = job;
+    RETURN_IF_ERROR(FillAutoMemory(devices, lengths, chosen));
+    return CheckFits(devices, chosen, lengths);
   }
   ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices, job, lengths, PlansWanted::kForPlacing));
   const Device& device = *outlook.device;
@@ -57,7 +63,8 @@ absl::Status Advisor::CheckForm(const v1::JobSpec& spec, const Principal& who, I
   std::vector<Violation> found = inspector_.access().Check(spec, who, inputs);
   for (Violation& violation : CheckWebhook(spec.webhook(), webhooks_))
     found.push_back(std::move(violation));
-  return found.empty() ? server::CheckForm(spec, OriginsFor(who), inputs) : InvalidRequest(found);
+  if (!found.empty()) return InvalidRequest(found);
+  return server::CheckForm(spec, OriginsFor(who), inputs, inspector_.access().ReachOf(who));
 }
 
 absl::StatusOr<CheckedJob> Advisor::Validate(const v1::JobSpec& spec, const Principal& who) {
@@ -70,13 +77,15 @@ absl::StatusOr<CheckedJob> Advisor::Validate(const v1::JobSpec& spec, const Prin
                    KnownLengths(preparer_, job, WithinTime(kValidateFor, who), &summary));
   if (!lengths.prepared()) RETURN_IF_ERROR(CheckFirstRow(job, who));
   RETURN_IF_ERROR(FillAutoBatch(devices_, lengths, job));
+  RETURN_IF_ERROR(FillAutoMemory(devices_, lengths, job));
   RETURN_IF_ERROR(CheckFits(devices_, job, lengths));
   return job;
 }
 
 // That a row could not be read now is no reason to refuse the job: it is prepared later.
 absl::Status Advisor::CheckFirstRow(const CheckedJob& job, const Principal& who) {
-  const Preparer::Look look = {.model_dir = job.model_dir, .rows = 1, .scanned_rows = 1};
+  const Preparer::Look look = {
+      .model_dir = job.model_dir, .rows = 1, .scanned_rows = 1, .wait = kValidateFor};
   const absl::Status status = LookAt(job.spec, look, who).status();
   return absl::IsInvalidArgument(status) ? status : absl::OkStatus();
 }
@@ -98,7 +107,8 @@ absl::StatusOr<v1::PreviewDatasetResponse> Advisor::Preview(
           "BAD_FIELD"}});
   const std::vector<Violation> found = inspector_.access().Check(request.spec(), who);
   if (!found.empty()) return InvalidRequest(found);
-  ASSIGN_OR_RETURN(const std::string model_dir, CheckDataset(request.spec(), OriginsFor(who)));
+  ASSIGN_OR_RETURN(const std::string model_dir,
+                   CheckDataset(request.spec(), OriginsFor(who), inspector_.access().ReachOf(who)));
   v1::JobSpec spec = request.spec();
   if (spec.training().max_seq_length() == kAuto) spec.mutable_training()->clear_max_seq_length();
   return LookAt(spec,

@@ -65,7 +65,8 @@ class Advisor {
   void Stop() { stopped_ = true; }
 
   // Takes seconds. RESOURCE_EXHAUSTED while kMaxPreviews run: each is a process that reads a
-  // model's tokenizer, and holds a thread of the pool.
+  // model's tokenizer, and holds a thread of the pool; or while datasets that are being prepared
+  // leave it no memory.
   absl::StatusOr<v1::PreviewDatasetResponse> Preview(const v1::PreviewDatasetRequest& request,
                                                      const Principal& who);
 

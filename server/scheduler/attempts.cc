@@ -172,7 +172,10 @@ void Attempts::OnEvent(ConnectionId link, v1::WorkerEvent event) {
   core_.metrics.Heard(entry->key(), absl::FromUnixMicros(WallMicros()));
   if (attempt.record.state == AttemptState::kUnreachable)
     LogError(*entry, core_.Apply(*entry, Heard{.reported = attempt.reported}).status());
+  const int looks = entry->record.job.memory().looks_size();
   if (event.has_step()) OnStep(*entry, event.step());
+  // A look is judged as it comes: later, and of what Hello repeats, nobody knows who was there.
+  if (entry->record.job.memory().looks_size() > looks) core_.board.NoteLook(*entry);
   if (event.has_checkpoint()) OnCheckpoint(*entry, event.checkpoint());
   if (event.has_plan_changed()) PlanChanger(core_).OnAnswer(*entry, event.plan_changed());
   if (event.has_shortage()) PlanChanger(core_).OnShortage(*entry, event.shortage());
@@ -243,17 +246,18 @@ void Attempts::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   const v1::Progress before = job.progress();
   const std::string wrong = WrongWith(step, attempt.last_step, MaxSteps(entry.record.job));
   if (!wrong.empty()) return OnBadMessage(entry, wrong);
+  const bool end_was_known = LeftUntilEnd(job) < absl::InfiniteDuration();
   v1::Progress& now = *job.mutable_progress();
   now = step.progress();
   if (!std::exchange(attempt.reported, true))
     core_.needs_round = true;  // It can be squeezed from now on.
-  const bool end_was_known = attempt.pace.LeftUntilEnd() < absl::InfiniteDuration();
-  attempt.pace.OnStep(now, SinceBoot());
-  if (!end_was_known && attempt.pace.LeftUntilEnd() < absl::InfiniteDuration())
-    core_.needs_round = true;  // Jobs may go past one that waits for this one's end.
+  attempt.pace.OnStep(entry.record.job.spec(), now, SinceBoot());
   attempt.last_step = now.global_step();
   if (entry.state() == v1::Job::STATE_RUNNING) job.set_reason(kIsTraining);
   if (now.max_steps() == 0) now.set_max_steps(before.max_steps());
+  attempt.correction.OnStep(attempt.record.resume_step, job);
+  if (!end_was_known && LeftUntilEnd(job) < absl::InfiniteDuration())
+    core_.needs_round = true;  // Jobs may go past one that waits for this one's end.
   if (!now.has_eval_loss() && before.has_eval_loss()) {
     now.set_eval_loss(before.eval_loss());
     *now.mutable_eval_metrics() = before.eval_metrics();
@@ -261,6 +265,7 @@ void Attempts::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   v1::JobMemory& memory = *job.mutable_memory();
   memory.set_measured_peak_bytes(
       std::max(memory.measured_peak_bytes(), step.measured_peak_bytes()));
+  *memory.mutable_looks() = step.looks();
   Count(entry, now);
   core_.Show(entry);
   core_.board.Show();

@@ -6,6 +6,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/job/check_spec.h"
 #include "server/plan/largest.h"
+#include "server/scheduler/auto_memory.h"
 
 namespace snug::server {
 namespace {
@@ -21,6 +22,7 @@ LargestLimits LimitsOn(const Device& device, const v1::JobSpec& spec) {
 absl::Status FillAutoLength(const std::vector<Device>& devices, CheckedJob& job) {
   v1::TrainingSpec& training = *job.spec.mutable_training();
   if (training.max_seq_length() != kAuto) return absl::OkStatus();
+  RETURN_IF_ERROR(FillMemoryForSizes(devices, RowLengths(), job));
   v1::JobSpec spec = job.spec;
   if (training.per_device_train_batch_size() == kAuto)
     spec.mutable_training()->set_per_device_train_batch_size(1);
@@ -38,6 +40,7 @@ absl::Status FillAutoBatch(const std::vector<Device>& devices, const RowLengths&
                            CheckedJob& job) {
   v1::TrainingSpec& training = *job.spec.mutable_training();
   if (training.per_device_train_batch_size() != kAuto) return absl::OkStatus();
+  RETURN_IF_ERROR(FillMemoryForSizes(devices, lengths, job));
   int64_t most = 1;
   for (const Device& device : devices) {
     ASSIGN_OR_RETURN(const int64_t rows,

@@ -110,11 +110,11 @@ void Closing::Begin(Entry& entry) {
   if (begun) entry.attempt->end.stage = AttemptEnd::Stage::kClosing;
 }
 
-void Closing::OnLookedAt(const std::string& id, int epoch, absl::StatusOr<ClosedAttempt> closed) {
-  Entry* entry = core_.Find(id);
+void Closing::OnLookedAt(const std::string& key, int epoch, absl::StatusOr<ClosedAttempt> closed) {
+  Entry* entry = core_.Find(key);
   if (entry == nullptr || entry->attempt == nullptr || entry->attempt->record.epoch != epoch)
     return;
-  core_.in_hand.Forget(id);
+  core_.in_hand.Forget(key);
   entry->attempt->end.stage = AttemptEnd::Stage::kGone;
   absl::Status status = closed.status();
   if (status.ok() || ReasonOf(status) == kUndying) ShowUndying(*entry, !status.ok());
@@ -127,7 +127,7 @@ void Closing::OnLookedAt(const std::string& id, int epoch, absl::StatusOr<Closed
   if (status.ok()) return;
   // The rows still say that the attempt is open, so a later tick tries again.
   entry->attempt->end.close_again = SinceBoot() + core_.settings.limits.close_again;
-  spdlog::error("job {}: closing attempt {}: {}", id, epoch, status.message());
+  spdlog::error("job {}: closing attempt {}: {}", key, epoch, status.message());
 }
 
 // Such a process waits in the kernel, for a disk or a driver. A GPU takes no new jobs meanwhile.
@@ -154,9 +154,12 @@ absl::Status Closing::Finish(Entry& entry, const ClosedAttempt& closed) {
   }
   if (result.has_progress()) core_.attempts.Count(entry, result.progress());
   const int64_t predicted = entry.attempt->record.plan.peak_bytes();
+  const std::string device = entry.record.job.device();
+  const double step_ratio = StepRatioOf(entry.record.job);
   ASSIGN_OR_RETURN(const JobState state, core_.Apply(entry, AttemptClosed{closed}));
   core_.metrics.Attempt(NameForMetrics(state, closed));
   core_.metrics.Prediction(predicted, result.measured_peak_bytes());
+  core_.metrics.StepPrediction(device, step_ratio);
   core_.pool.Post([&node = *core_.settings.node] { node.SweepSharedWeights(); });
   return absl::OkStatus();
 }

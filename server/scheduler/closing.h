@@ -23,7 +23,7 @@ class Closing {
   void Stop() { pool_.Stop(); }
 
  private:
-  void OnLookedAt(const std::string& id, int epoch, absl::StatusOr<ClosedAttempt> closed);
+  void OnLookedAt(const std::string& key, int epoch, absl::StatusOr<ClosedAttempt> closed);
   void ShowUndying(Entry& entry, bool undying);
   absl::Status Finish(Entry& entry, const ClosedAttempt& closed);
 

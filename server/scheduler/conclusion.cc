@@ -64,6 +64,7 @@ struct Concluding {
   void TakeOutput();
   absl::Status Damaged();
   absl::Status Kept();
+  absl::Status KeptUnheard();
   absl::Status Ended();
   absl::Status Lost();
 };
@@ -95,10 +96,17 @@ absl::Status Concluding::Kept() {
   return Move(v1::Job::STATE_CANCELLED, "cancelled; what there was is its output");
 }
 
+// Its worker was to hear of that at its Hello, which was not heard.
+absl::Status Concluding::KeptUnheard() {
+  RETURN_IF_ERROR(Move(v1::Job::STATE_CANCELLING, "its worker has ended"));
+  return Kept();
+}
+
 // It has trained, and nothing of that can be read: whether it begins anew is for its user to say.
 absl::Status Concluding::Damaged() {
   if (job.state() != v1::Job::STATE_PAUSING)
     RETURN_IF_ERROR(Move(v1::Job::STATE_QUEUED, closed.outcome.error.message()));
+  job.job.set_keep(false);
   return Move(v1::Job::STATE_PAUSED, DamagedReason(closed.checkpoints.status().message()));
 }
 
@@ -107,6 +115,7 @@ absl::Status Concluding::Ended() {
   TakeResult();
   // It ran, whether or not its Hello was heard: the daemon may have been away.
   const bool ran = outcome.ending == Ending::kSucceeded || outcome.ending == Ending::kUserError;
+  if (ran && job.job.keep()) return KeptUnheard();
   if (ran && job.state() == v1::Job::STATE_STARTING)
     RETURN_IF_ERROR(Move(v1::Job::STATE_RUNNING, "ran while the daemon was away"));
   if (outcome.ending == Ending::kSucceeded && closed.output.ok()) {
@@ -146,6 +155,7 @@ absl::Status Concluding::Lost() {
       DecideRetry(ending, {job.infra_failures, job.oom_failures}, progressed, moment.jitter);
   job.infra_failures = retry.failures.infra;
   job.oom_failures = retry.failures.oom;
+  if (!retry.retry && job.job.keep()) return KeptUnheard();
   if (!retry.retry) {
     error.set_message(absl::StrCat(error.message(), "; no retries are left"));
     return Fail(std::move(error));

@@ -32,12 +32,12 @@ void CountMove(const Entry& entry, JobState before, Metrics& metrics) {
 }
 
 void Drop(SchedulerCore& core, Entry& entry) {
-  const std::string id = entry.key();
-  core.metrics.ForgetJob(id);
-  core.metrics.Unqueued(id);
+  const std::string key = entry.key();
+  core.metrics.ForgetJob(key);
+  core.metrics.Unqueued(key);
   core.tenant_use.Leave(entry.record.job.owner());
   core.readying.Forget(entry);
-  core.entries.erase(id);
+  core.entries.erase(key);
   core.board.Show();
 }
 
@@ -131,8 +131,8 @@ void SchedulerCore::SaveProgress(Entry& entry) {
   if (!saved.ok()) spdlog::warn("job {}: progress not stored: {}", entry.key(), saved.message());
 }
 
-Entry* SchedulerCore::Find(const std::string& id) {
-  const auto found = entries.find(id);
+Entry* SchedulerCore::Find(const std::string& key) {
+  const auto found = entries.find(key);
   return found == entries.end() ? nullptr : found->second.get();
 }
 

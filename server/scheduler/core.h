@@ -38,13 +38,13 @@ struct SchedulerCore {
                 Metrics& metrics);
 
   // Null: there is none, or it has ended.
-  Entry* Find(const std::string& id);
+  Entry* Find(const std::string& key);
   bool IsNamedByComing(const v1::Job& job) const;
   // Calls `act` for each entry that has an attempt.
   template <typename Act>
   void EachAttended(const Act& act) {
-    for (const std::string& id : attended)
-      if (Entry* entry = Find(id); entry != nullptr && entry->attempt != nullptr) act(*entry);
+    for (const std::string& key : attended)
+      if (Entry* entry = Find(key); entry != nullptr && entry->attempt != nullptr) act(*entry);
   }
 
   // One step of a job: stored first, then shown and acted upon. Gives the state that it is in then;
@@ -68,8 +68,9 @@ struct SchedulerCore {
   Metrics& metrics;
   Ledger ledger;
   TenantUse tenant_use;
-  std::unordered_map<std::string, std::unique_ptr<Entry>> entries;  // Jobs that have not ended.
-  std::set<std::string> attended;              // With an attempt, and some that had one.
+  // By their keys: jobs that have not ended; those with an attempt, and some that had one.
+  std::unordered_map<std::string, std::unique_ptr<Entry>> entries;
+  std::set<std::string> attended;
   std::map<std::string, DrainRecord> drained;  // By the device's id.
   const std::shared_ptr<WaitingRoom> waiting = std::make_shared<WaitingRoom>();
   bool needs_round = true;  // What it decides by has changed since the last one.

@@ -7,6 +7,7 @@
 #include "server/node/attempt_files.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/core.h"
+#include "worker/program/planning/memory_look.h"
 
 namespace snug::server {
 namespace {
@@ -17,7 +18,7 @@ int64_t EstimatedEnd(const Entry& entry) {
   const bool ends =
       entry.state() == v1::Job::STATE_CANCELLING || entry.state() == v1::Job::STATE_PAUSING;
   if (entry.attempt->end.gone() || ends) return now_us;
-  const absl::Duration left = entry.attempt->pace.LeftUntilEnd();
+  const absl::Duration left = LeftUntilEnd(entry.record.job);
   return left < absl::Hours(24 * 365) ? now_us + absl::ToInt64Microseconds(left) : INT64_MAX;
 }
 
@@ -175,29 +176,63 @@ void DeviceBoard::OnGpusSeen(const GpuUses& uses) {
       spdlog::error("{}: {}", device, use.status().message());
   }
   core_.needs_round = true;  // A round of scheduling costs little.
-  core_.EachAttended([&](Entry& entry) { NoteProcessBytes(entry); });
+  core_.EachAttended([&](Entry& entry) {
+    NoteProcessBytes(entry);
+    const int64_t bytes = DriverBytes(entry);
+    if (bytes > 0 && Judge(entry, bytes)) core_.Show(entry);
+  });
   Show();
+}
+
+int64_t DeviceBoard::DriverBytes(const Entry& entry) const {
+  const AttemptRecord& attempt = entry.attempt->record;
+  const absl::StatusOr<GpuUse>* use = looks_.Find(entry.record.job.device());
+  if (use == nullptr || !use->ok()) return 0;
+  const auto& by_attempt = (*use)->attempt_bytes;
+  const auto found =
+      by_attempt.find(AttemptDir(core_.settings.state_dir, attempt.job, attempt.epoch));
+  return found == by_attempt.end() ? 0 : found->second;
 }
 
 // The driver sees the workers of GPUs, the kernel those of CPUs.
 void DeviceBoard::NoteProcessBytes(Entry& entry) {
-  const AttemptRecord& attempt = entry.attempt->record;
   entry.attempt->seen = SinceBoot();
-  int64_t bytes = 0;
-  if (const Device* device = core_.ledger.Find(attempt.device);
+  int64_t bytes = DriverBytes(entry);
+  if (const Device* device = core_.ledger.Find(entry.attempt->record.device);
       device != nullptr && !device->is_gpu())
     bytes = entry.attempt->processes->PeakHostBytes(entry.record.job.worker_pid());
-  const absl::StatusOr<GpuUse>* use = looks_.Find(entry.record.job.device());
-  if (use != nullptr && use->ok()) {
-    const auto& by_attempt = (*use)->attempt_bytes;
-    const auto found =
-        by_attempt.find(AttemptDir(core_.settings.state_dir, attempt.job, attempt.epoch));
-    if (found != by_attempt.end()) bytes = found->second;
-  }
   v1::JobMemory& memory = *entry.record.job.mutable_memory();
   if (bytes <= memory.process_peak_bytes()) return;
   memory.set_process_peak_bytes(bytes);
   core_.Show(entry);
+}
+
+// Where the driver tells of the process, its next word counts: the last may be of before the look.
+void DeviceBoard::NoteLook(Entry& entry) {
+  if (DriverBytes(entry) == 0 && Judge(entry, 0)) core_.Show(entry);
+}
+
+// A worker of a GPU sees what all take. Amid a change of plans nobody knows which one its looks are
+// of.
+bool DeviceBoard::Judge(Entry& entry, int64_t by_driver) {
+  v1::Job& job = entry.record.job;
+  v1::JobMemory& memory = *job.mutable_memory();
+  const std::string& place = entry.attempt->record.device;
+  const Device* device = core_.ledger.Find(place);
+  const bool alone = core_.ledger.ReservedOn(place) == core_.ledger.PromisedTo(entry.key()).bytes;
+  if (device == nullptr || (device->is_gpu() && by_driver == 0 && !alone)) return false;
+  if (memory.looks().empty() || job.plan_changes().has_pending()) return false;
+  std::vector<program::MemoryLook> looks;
+  for (const v1::MemoryLook& look : memory.looks())
+    looks.push_back({look.steps(), look.counted_bytes(), look.seen_bytes()});
+  const program::Uncounted now =
+      program::UncountedOf(memory.predicted_peak_bytes(), looks, by_driver);
+  if (now.bytes == memory.uncounted_bytes() && now.warning == memory.warning()) return false;
+  if (memory.warning().empty() && !now.warning.empty())
+    spdlog::warn("job {}: {}", entry.key(), now.warning);
+  memory.set_uncounted_bytes(now.bytes);
+  memory.set_warning(now.warning);
+  return true;
 }
 
 }  // namespace snug::server

@@ -35,6 +35,8 @@ class DeviceBoard {
   void Forget(const std::string& device) { looks_.Forget(device); }
   // What the attempt's process takes.
   void NoteProcessBytes(Entry& entry);
+  // What its worker has seen of that itself just now: the last look in its job.
+  void NoteLook(Entry& entry);
 
   void Stop() { gpu_pool_.Stop(); }
 
@@ -43,6 +45,10 @@ class DeviceBoard {
   std::string TroubleOf(const Device& device) const;
   std::string DriverTroubleOf(const Device& device) const;
   void OnGpusSeen(const GpuUses& uses);
+  // Of the attempt's process alone; 0: it does not say, or there is none.
+  int64_t DriverBytes(const Entry& entry) const;
+  // Writes into the job what of its memory nobody has counted. False: that is written, or unknown.
+  bool Judge(Entry& entry, int64_t by_driver);
 
   SchedulerCore& core_;
   GpuLooks looks_;

@@ -14,6 +14,7 @@
 #include "server/place/job_queue.h"
 #include "server/scheduler/attempt_care.h"
 #include "server/scheduler/readiness.h"
+#include "server/scheduler/step_correction.h"
 #include "server/scheduler/step_pace.h"
 
 namespace snug::server {
@@ -49,6 +50,7 @@ struct LiveAttempt {
   AttemptEnd end;
   absl::Status not_started;    // Why its shim could not be started; OK: it was.
   StepPace pace;               // What tells a worker at work from one that hangs.
+  StepCorrection correction;   // Of the time that its plan predicts.
   bool reported = false;       // Its model is loaded: it has said where it is.
   absl::Duration seen;         // When its process was last looked at from outside.
   int64_t last_step = 0;       // That it reported in this life of the daemon.

@@ -1,6 +1,16 @@
 #include "server/scheduler/fair_pool.h"
 
 namespace snug::server {
+namespace {
+
+// Whether it is done.
+bool Run(FairWork& work, bool small_only) {
+  if (small_only && work.run_briefly) return work.run_briefly();
+  work.run();
+  return true;
+}
+
+}  // namespace
 
 FairPool::FairPool(Threads threads) : max_waiting_(threads.waiting) {
   for (int i = 0; i < threads.any; ++i) threads_.emplace_back([this] { Loop(false); });
@@ -19,11 +29,15 @@ bool FairPool::Post(FairWork work) {
   absl::MutexLock lock(&mutex_);
   // Small work, which waits for less, has as many places more.
   if (stopping_ || waiting_ >= (work.small ? 2 : 1) * max_waiting_) return false;
+  Add(std::move(work));
+  return true;
+}
+
+void FairPool::Add(FairWork work) {
   ++waiting_;
   ++waiting_of_[work.user];
   const Place place = {-int64_t{work.priority}, arrivals_++};
   if (Insert(place, std::move(work))) changed_.SignalAll();
-  return true;
 }
 
 bool FairPool::Insert(Place place, FairWork work) {
@@ -64,10 +78,15 @@ void FairPool::Loop(bool small_only) {
       while (!stopping_ && !(work = Take(small_only))) changed_.Wait(&mutex_);
       if (stopping_) return;
     }
-    work->run();
+    const std::string key = work->key;
+    const bool done = Run(*work, small_only);
     absl::MutexLock lock(&mutex_);
-    running_keys_.erase(work->key);
-    const auto behind = behind_.find(work->key);
+    running_keys_.erase(key);
+    if (!done && !stopping_) {
+      work->small = false;
+      Add(*std::move(work));
+    }
+    const auto behind = behind_.find(key);
     if (behind == behind_.end()) continue;
     auto next = behind->second.extract(behind->second.begin());
     if (behind->second.empty()) behind_.erase(behind);

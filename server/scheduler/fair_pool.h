@@ -1,6 +1,7 @@
 // Threads for work that takes long, shared out between users: each gets a turn in which the first
 // of his that may run does, however many he has waiting. Some threads are kept for small work, so
-// that it never waits for large work alone.
+// that it never waits for large work alone. What takes such a thread for longer than small work may
+// is no small work, whatever it was taken for.
 #ifndef SERVER_SCHEDULER_FAIR_POOL_H_
 #define SERVER_SCHEDULER_FAIR_POOL_H_
 
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/synchronization/mutex.h"
 #include "server/scheduler/inbox.h"
 
@@ -27,6 +29,9 @@ struct FairWork {
   bool small = false;
   int32_t priority = 0;  // Among the user's own; higher first, then by arrival.
   Task run = nullptr;
+  // Of small work, called in place of `run` by a thread that is kept for it; ends by itself before
+  // long. False: it is not done. Then it waits for another turn, as large work of its user.
+  absl::AnyInvocable<bool()> run_briefly = nullptr;
 };
 
 class FairPool {
@@ -61,6 +66,7 @@ class FairPool {
   std::optional<FairWork> Take(bool small_only) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<FairWork> TakeOf(Queues& queues, bool small_only)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Add(FairWork work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False: it waits behind its key.
   bool Insert(Place place, FairWork work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(const std::string& user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -3,6 +3,7 @@
 #ifndef SERVER_SCHEDULER_JOB_EVENT_H_
 #define SERVER_SCHEDULER_JOB_EVENT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -76,6 +77,9 @@ struct PlanOrdered {
   std::string reason;
   std::optional<int64_t> limit_bytes;  // As of LimitAsked; empty: that stays as it is.
   bool step_did_not_fit = false;       // What was predicted was too little.
+
+  // What is reserved until it is answered: enough for this plan and for the one that is in force.
+  int64_t BytesBeside(int64_t in_force) const { return std::max(in_force, bytes); }
 };
 struct PlanAnswered {
   const v1::WorkerEvent::PlanChanged& answer;

@@ -12,6 +12,7 @@
 #include "server/node/framing.h"
 #include "server/scheduler/job_update.h"
 #include "server/scheduler/reports.h"
+#include "server/scheduler/step_correction.h"
 
 namespace snug::server {
 namespace {
@@ -19,21 +20,27 @@ namespace {
 using v1::Job;
 
 constexpr const char* kKeep = "cancel and keep";
+constexpr const char* kItsWorkerExports = "its worker exports what there is";
+constexpr const char* kWaitsToExport = "waits for a worker that exports what there is";
 constexpr const char* kIsBeingCancelled = "is being cancelled";
 constexpr const char* kWaitsToBePlaced = "waits to be placed";
 constexpr int kMaxShownChanges = 16;  // Of plans, in a job that is squeezed again and again.
 constexpr size_t kFrameRest = 64;     // Of a command, beside the order.
 
-// Writes the plan that an attempt runs under into its job, and what that promises of memory:
-// `bytes` are reserved on the device for it.
+// Writes the plan that an attempt runs under into its job, and what that promises of memory and
+// time: `bytes` are reserved on the device for it. How much was seen under another one is gone.
 void PutInForce(const v1::Plan& plan, int64_t bytes, Job& job) {
   *job.mutable_plan() = plan;
+  SetStepTime(StepRatioOf(job), job);
   v1::JobMemory& memory = *job.mutable_memory();
   memory.set_budget_bytes(bytes);
   memory.set_shared_bytes(plan.shared().bytes());
   memory.set_reserved_bytes(bytes - plan.shared().bytes());
   memory.set_predicted_peak_bytes(plan.peak_bytes());
   memory.set_host_bytes(plan.host_bytes());
+  memory.clear_looks();
+  memory.clear_uncounted_bytes();
+  memory.clear_warning();
   memory.set_plan(plan.name());
   memory.set_fidelity(LowerEnumWord(plan.fidelity()));
   memory.clear_kinds();
@@ -102,6 +109,7 @@ class Stepping {
   }
   absl::Status CancelAtOnce();
   absl::Status CancelAndKeep();
+  absl::Status GoOnToKeep();
 
   const JobRows& rows_;
   const Moment& moment_;
@@ -124,12 +132,22 @@ absl::Status Stepping::CancelAndKeep() {
     step_.actions.stop_worker = true;  // Once more: it may not have heard.
     return absl::OkStatus();
   }
-  if (!HasAttempt(state) && !HasTrained(job_.job)) return CancelAtOnce();
+  if (!HasAttempt(state)) return HasTrained(job_.job) ? GoOnToKeep() : CancelAtOnce();
   if (state != Job::STATE_STARTING && state != Job::STATE_RUNNING)
     return WrongState(job_.job.id(), kKeep, absl::StrCat(NameOf(state), ", and does not train"));
   job_.job.set_keep(true);
   step_.actions.stop_worker = true;
-  return Move(Job::STATE_CANCELLING, "its worker exports what there is");
+  return Move(Job::STATE_CANCELLING, kItsWorkerExports);
+}
+
+// It has trained and has no worker. Its next one exports what the newest checkpoint has, and is
+// told so when it says Hello; one without a checkpoint ends with nothing.
+absl::Status Stepping::GoOnToKeep() {
+  if (job_.job.keep()) return Nothing();
+  job_.job.set_keep(true);
+  if (job_.state() == Job::STATE_PAUSED) RETURN_IF_ERROR((*this)(ResumeAsked()));
+  job_.job.set_reason(kWaitsToExport);
+  return absl::OkStatus();
 }
 
 absl::Status Stepping::operator()(const CancelAsked& asked) {
@@ -147,6 +165,7 @@ absl::Status Stepping::operator()(const PauseAsked&) {
   if (state == Job::STATE_CANCELLING || IsTerminal(state))
     return WrongState(job_.job.id(), "pause", NameOf(state));
   const bool runs = HasAttempt(state);
+  job_.job.set_keep(false);
   step_.actions.stop_worker = runs;
   step_.actions.abandon_ready = !runs;
   return runs ? Move(Job::STATE_PAUSING, "its worker saves a checkpoint")
@@ -172,7 +191,10 @@ absl::Status Stepping::operator()(const UpdateAsked& asked) {
 // checkpoints had to be looked at again.
 absl::Status Stepping::operator()(const MadeReady& made) {
   step_.rest.plans = made.plans;
-  if (job_.state() == Job::STATE_QUEUED) return absl::OkStatus();
+  if (job_.state() == Job::STATE_QUEUED) {  // What its plans are of is stored with them.
+    *job_.job.mutable_spec()->mutable_memory() = made.ready.checked.spec.memory();
+    return absl::OkStatus();
+  }
   std::string name = std::move(*job_.job.mutable_spec()->mutable_display_name());
   *job_.job.mutable_spec() = made.ready.checked.spec;
   job_.job.mutable_spec()->set_display_name(std::move(name));  // `ready` may be others', too.
@@ -186,11 +208,15 @@ absl::Status Stepping::operator()(const MadeReady& made) {
 absl::Status Stepping::operator()(const Refused& refused) {
   if (job_.job.epoch() > 0 && refused.error.reason() == kCheckpointsDamaged)
     return (*this)(HeldBack{DamagedReason(refused.error.message())});
+  if (job_.job.keep())
+    return Move(Job::STATE_CANCELLED,
+                absl::StrCat("cancelled without an output: ", refused.error.message()));
   *job_.job.mutable_error() = refused.error;
   return Move(Job::STATE_FAILED, refused.error.message());
 }
 
 absl::Status Stepping::operator()(const HeldBack& held) {
+  job_.job.set_keep(false);
   step_.actions.abandon_ready = true;
   return Move(Job::STATE_PAUSED, held.reason);
 }
@@ -214,6 +240,7 @@ absl::Status Stepping::operator()(const Placed& placed) {
   job.set_epoch(attempt.epoch);
   job.set_device(placed.device);
   job.mutable_plan_changes()->set_most_bytes(placed.most_bytes);
+  job.clear_step_time();  // Steps of other attempts say nothing of this one's.
   PutInForce(placed.plan, placed.bytes, job);
   job_.last_resume_step = attempt.resume_step;
   job_.not_before_us = 0;
@@ -235,6 +262,8 @@ absl::Status Stepping::operator()(const Heard& heard) {
   if (attempt->state != AttemptState::kLive)
     RETURN_IF_ERROR(attempt->TransitionTo(attempt->state, AttemptState::kLive));
   if (heard.pid != 0) job_.job.set_worker_pid(heard.pid);
+  if (job_.state() == Job::STATE_STARTING && job_.job.keep())
+    return Move(Job::STATE_CANCELLING, kItsWorkerExports);
   const char* reason = heard.reported ? kIsTraining : "its worker is loading the model";
   if (job_.state() == Job::STATE_STARTING) return Move(Job::STATE_RUNNING, reason);
   if (job_.state() == Job::STATE_RUNNING) job_.job.set_reason(reason);
@@ -259,8 +288,8 @@ absl::Status Stepping::operator()(const LimitAsked& asked) {
   return absl::OkStatus();
 }
 
-// From now until the answer the larger of both plans is reserved. That the prediction was too
-// little is remembered: from now on more is reserved for each of the job's plans.
+// That the prediction was too little is remembered: from now on more is reserved for each of the
+// job's plans.
 absl::Status Stepping::operator()(const PlanOrdered& ordered) {
   RETURN_IF_ERROR(CheckAttempt());
   v1::PlanChanges& changes = *job_.job.mutable_plan_changes();
@@ -277,7 +306,7 @@ absl::Status Stepping::operator()(const PlanOrdered& ordered) {
   if (order.ByteSizeLong() + kFrameRest > kMaxFrameBytes)
     return absl::ResourceExhaustedError(
         absl::StrCat("plan \"", order.plan().name(), "\" is too long for the link to its worker"));
-  Reserve(*rows_.attempt, std::max(rows_.attempt->cap_bytes, ordered.bytes));
+  Reserve(*rows_.attempt, ordered.BytesBeside(rows_.attempt->cap_bytes));
   step_.urgency = Urgency::kRefusable;
   step_.actions.order_plan = true;
   return absl::OkStatus();

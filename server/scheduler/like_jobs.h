@@ -21,7 +21,7 @@ std::string AlikeKey(const JobRecord& record);
 class LikeJobs {
  public:
   struct Member {
-    std::string id;
+    std::string job;  // Its own key.
     Readiness::Abandoned run;
   };
 

@@ -57,6 +57,9 @@ struct SchedulerLimits {
   // Jobs of a user that wait for a thread to prepare them: the rest waits where it takes no more
   // memory, and is looked at once a tick.
   size_t waiting_of_a_user = 1'000;
+  // What a small dataset may take of the thread that is kept for such ones; then it is queued again
+  // as a large one. 64 MiB of conversations take some 15 s on two cores (docs/datasets.md).
+  absl::Duration small_dataset = absl::Seconds(60);
   // Messages come faster than rounds need to: a device is free for seconds before it is missed.
   absl::Duration between_rounds = absl::Milliseconds(10);
   // Jobs that come within this time begin to be made ready together; the first begins at once.

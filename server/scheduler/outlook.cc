@@ -35,7 +35,7 @@ int ChosenOn(const Device& device, const v1::JobSpec& spec, const std::vector<v1
 
 std::string FidelityThatFits(const Device& device, const CheckedJob& job,
                              const RowLengths& lengths) {
-  if (!job.spec.memory().stash().empty()) return "";
+  if (!PatternsOf(job.spec, job.program->config).empty()) return "";
   v1::JobSpec spec = job.spec;
   for (int more = std::max<int>(spec.memory().fidelity(), v1::FIDELITY_EXACT) + 1;
        more <= v1::FIDELITY_APPROXIMATE; ++more) {

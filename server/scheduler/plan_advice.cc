@@ -12,6 +12,7 @@
 #include "server/plan/largest.h"
 #include "server/plan/tape_view.h"
 #include "server/scheduler/advice.h"
+#include "server/scheduler/auto_memory.h"
 #include "server/scheduler/auto_sizes.h"
 #include "server/scheduler/outlook.h"
 #include "worker/program/tape_text.h"
@@ -88,6 +89,23 @@ absl::Status AddTape(const CheckedJob& job, const RowLengths& lengths, const Dev
                                             kMostTapeBytes));
 }
 
+// How far single settings can be raised, at the job's own fidelity and at each.
+absl::Status AddMax(const CheckedJob& job, const RowLengths& lengths, const Device& device,
+                    const v1::PlanJobRequest& request, v1::PlanJobResponse& response) {
+  if (!request.with_max()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<v1::LargestSettings> largest,
+                   LargestThatFit(*job.program, job.spec, lengths, MachineOf(device),
+                                  {.rows = kMaxBatchRows,
+                                   .micro_batches = kMaxBatchRows,
+                                   .tokens = kMaxSequenceTokens,
+                                   .memory = {response.budget_bytes(), HostLimit(request)}}));
+  for (const v1::LargestSettings& each : largest) {
+    if (each.fidelity() == job.spec.memory().fidelity()) *response.mutable_max() = each;
+    *response.add_max_by_fidelity() = each;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& request,
@@ -98,11 +116,17 @@ absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& requ
   const bool named = !request.has_machine() && !request.device().empty();
   const std::vector<Device> asked =
       named ? std::vector<Device>{DeviceNamed(devices, request.device())} : devices;
+  const bool memory_is_open = LeavesMemoryOpen(asked, job);
   RETURN_IF_ERROR(FillAutoLength(asked, job));
   ASSIGN_OR_RETURN(const RowLengths lengths, KnownLengths(preparer_, job, WithinTime(kPlanFor, who),
                                                           response.mutable_dataset()));
   if (!lengths.prepared()) response.clear_dataset();
   RETURN_IF_ERROR(FillAutoBatch(asked, lengths, job));
+  RETURN_IF_ERROR(FillAutoMemory(asked, lengths, job));
+  if (memory_is_open) {
+    response.set_gradients(job.spec.memory().gradients());
+    response.set_optimizer(job.spec.memory().optimizer());
+  }
   ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices, job, lengths, PlansWanted::kAll));
   const Device& device = named ? DeviceNamed(devices, request.device()) : *outlook.device;
   const std::vector<v1::Plan>& plans = outlook.plans->at(device.name);
@@ -124,13 +148,7 @@ absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& requ
   for (const v1::Plan& plan : plans) *response.add_plans() = plan;
   for (const Device& each : devices)
     *response.add_devices() = ChoiceOn(each, job.spec, outlook.plans->at(each.name));
-  if (request.with_max()) {
-    ASSIGN_OR_RETURN(*response.mutable_max(),
-                     LargestThatFit(*job.program, job.spec, lengths, MachineOf(device),
-                                    {.rows = kMaxBatchRows,
-                                     .tokens = kMaxSequenceTokens,
-                                     .memory = {response.budget_bytes(), HostLimit(request)}}));
-  }
+  RETURN_IF_ERROR(AddMax(job, lengths, device, request, response));
   RETURN_IF_ERROR(AddTape(job, lengths, device, request, response));
   return response;
 }

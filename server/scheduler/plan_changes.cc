@@ -44,8 +44,8 @@ std::string ReasonOf(const Entry& entry, const Entry* newcomer) {
 
 }  // namespace
 
-absl::StatusOr<Entry*> PlanChanger::Find(const std::string& id, const char* what) const {
-  ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
+absl::StatusOr<Entry*> PlanChanger::Find(const std::string& key, const char* what) const {
+  ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(key));
   Entry* entry = core_.Find(KeyOf(*job));
   if (entry == nullptr || entry->state() != v1::Job::STATE_RUNNING || entry->attempt == nullptr)
     return WrongState(job->id(), what, NameOf(job->state()));
@@ -106,8 +106,8 @@ PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry, const JobRecord& r
 // of that is awaited.
 std::vector<PlanChanger::Choice> PlanChanger::ChoicesOn(const DeviceState& device) const {
   std::vector<Choice> choices;
-  for (const std::string& id : core_.attended) {
-    const Entry* entry = core_.Find(id);
+  for (const std::string& key : core_.attended) {
+    const Entry* entry = core_.Find(key);
     if (entry == nullptr || entry->attempt == nullptr) continue;
     const Ledger& ledger = core_.ledger;
     if (ledger.Find(entry->attempt->record.device) != ledger.Find(device.name)) continue;
@@ -240,7 +240,7 @@ PlanOrdered PlanChanger::OrderOf(const Choice& choice, int plan, std::string rea
 absl::Status PlanChanger::Order(Entry& entry, const PlanOrdered& order) {
   const AttemptRecord& attempt = entry.attempt->record;
   const int64_t before = attempt.cap_bytes, host = attempt.plan.host_bytes();
-  RETURN_IF_ERROR(core_.ledger.Resize(entry.key(), std::max(before, order.bytes), host));
+  RETURN_IF_ERROR(core_.ledger.Resize(entry.key(), order.BytesBeside(before), host));
   const absl::Status ordered = core_.Apply(entry, order).status();
   if (!ordered.ok()) {
     // Fewer bytes: never refused.

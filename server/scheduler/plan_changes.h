@@ -41,7 +41,7 @@ class PlanChanger {
     std::vector<v1::Plan> plans;  // Those of its options.
   };
 
-  absl::StatusOr<Entry*> Find(const std::string& id, const char* what) const;
+  absl::StatusOr<Entry*> Find(const std::string& key, const char* what) const;
   absl::Status CheckChangeable(const Entry& entry, const char* what) const;
   int64_t MostOfShare(const Entry& entry) const;
   // `record`: what the job's is, or will be.

@@ -4,10 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "proto/snug/status_macros.h"
 #include "server/artifact/job_origins.h"
+#include "server/data/held_files.h"
 #include "server/data/prompts.h"
 #include "server/data/sources.h"
 #include "server/job/errors.h"
@@ -17,6 +20,7 @@
 #include "server/job/transient.h"
 #include "server/node/attempt_files.h"
 #include "server/scheduler/advice.h"
+#include "server/scheduler/auto_memory.h"
 #include "server/scheduler/auto_sizes.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/conclusion.h"
@@ -32,6 +36,8 @@ struct ReadyWork {
   InHand* in_hand = nullptr;
   Inspector* inspector = nullptr;
   std::string state_dir;
+  std::string alike;                        // Their key.
+  std::vector<LikeJobs::Member> jobs = {};  // Once it has begun.
 };
 
 // A job that is ready, and what is stored of it.
@@ -53,18 +59,31 @@ namespace {
 
 // Below it a dataset is prepared within seconds: it never waits for a larger one.
 constexpr int64_t kSmallDatasetBytes = int64_t{64} << 20;
+// What is packed counts as so many times its bytes: gzip and Zstandard make texts 3 to 10 times
+// smaller. What they make smaller still ends at SchedulerLimits::small_dataset.
+constexpr int64_t kPackedFactor = 16;
+constexpr const char* kPacked[] = {".gz", ".zst", ".zstd", ".parquet", ".arrow"};
+constexpr const char* kTakesLong =
+    "waits to be prepared among large datasets: it takes longer than small ones do";
 
 // In whose name the work is done, and for whom.
 struct ReadyFor {
   const LikeJobs::Member& job;
   std::vector<std::string> alike;  // Itself among them.
   std::function<void(const std::string& progress)> say;
+  absl::Duration until;  // By SinceBoot().
 };
 
-std::vector<std::string> IdsOf(const std::vector<LikeJobs::Member>& jobs) {
-  std::vector<std::string> ids;
-  for (const LikeJobs::Member& job : jobs) ids.push_back(job.id);
-  return ids;
+bool IsPacked(const SourceFile& file) {
+  const std::string name = absl::AsciiStrToLower(file.path);
+  return std::any_of(std::begin(kPacked), std::end(kPacked),
+                     [&](const char* suffix) { return absl::EndsWith(name, suffix); });
+}
+
+std::vector<std::string> KeysOf(const std::vector<LikeJobs::Member>& members) {
+  std::vector<std::string> keys;
+  for (const LikeJobs::Member& member : members) keys.push_back(member.job);
+  return keys;
 }
 
 // What the job's files say; of one that is new, also whether any device can hold it.
@@ -105,9 +124,10 @@ absl::StatusOr<std::optional<CheckpointRecord>> WhereToGoOn(const ReadyWork& wor
   return FindAt(KeyOf(*parent), CheckpointsDir(work.state_dir, KeyOf(*parent)), job.extends_step());
 }
 
-// Whose prepared data would be the same, were prepared at once for nothing.
+// Whose prepared data would be the same, were prepared at once for nothing. A template of another's
+// is another matter: it may never end.
 std::string PreparesAlike(const v1::JobSpec& spec) {
-  return absl::StrCat(SourcesKey(spec), spec.model());
+  return absl::StrCat(SourcesKey(spec), spec.model(), "\n", spec.chat_template());
 }
 
 absl::StatusOr<ReadyResult> MakeReady(const ReadyWork& work, const ReadyFor& whom,
@@ -128,6 +148,7 @@ absl::StatusOr<ReadyResult> MakeReady(const ReadyWork& work, const ReadyFor& who
         preparer.Prepare(ready.checked.spec, ready.checked.model_dir,
                          {.cancelled = whom.job.run.get(),
                           .say = whom.say,
+                          .until = whom.until,
                           .reach = work.inspector->access().ReachOf(OwnerOf(work.record.job))}));
   }
   const InHand::Hold hold(*work.in_hand, whom.alike);
@@ -136,6 +157,7 @@ absl::StatusOr<ReadyResult> MakeReady(const ReadyWork& work, const ReadyFor& who
   const RowLengths& lengths = facts->lengths;
   if (!ready.folders.eval.empty()) ready.summary.set_eval_rows(lengths.eval.rows);
   RETURN_IF_ERROR(FillAutoBatch(work.devices, lengths, ready.checked));
+  RETURN_IF_ERROR(FillAutoMemory(work.devices, lengths, ready.checked));
   RETURN_IF_ERROR(CheckFits(work.devices, ready.checked, lengths));
   ASSIGN_OR_RETURN(ready.plans, PlansByShare(work.devices, ready.checked, lengths));
   ready.checked.program = nullptr;  // Planned: nothing needs it any more, and it is large.
@@ -164,11 +186,24 @@ std::string LimitedUserOf(const Entry& entry) {
 
 }  // namespace
 
+bool IsSmallDataset(const v1::JobSpec& spec, const Reach& reach) {
+  const std::vector<SourceFile> files = DatasetFiles(spec, reach);
+  int64_t bytes = 0;
+  for (const SourceFile& file : files) {
+    const absl::StatusOr<struct stat> about = StatFor(file.path, reach);
+    if (about.ok()) bytes += about->st_size;
+  }
+  if (bytes < kSmallDatasetBytes / kPackedFactor) return true;
+  return bytes < kSmallDatasetBytes && std::none_of(files.begin(), files.end(), IsPacked);
+}
+
 Readying::Readying(SchedulerCore& core, const SchedulerSettings& settings, Preparer& preparer)
     : core_(core),
       preparer_(preparer),
       stored_plans_(settings.devices),
-      prepares_(settings.prepares) {}
+      prepares_(settings.prepares) {
+  preparer_.AllowAtATime(settings.prepares.any + settings.prepares.small);
+}
 
 void Readying::GoOn() {
   StoreReady();
@@ -206,11 +241,11 @@ void Readying::GetSomeReady() {
     return limit - std::min(limit, prepares_.WaitingOf(user));
   };
   pools_full_ = unready_.Visit(SinceBoot(), room_of,
-                               [&](const std::string& id) { return GetReadyIfDue(id); });
+                               [&](const std::string& key) { return GetReadyIfDue(key); });
 }
 
-Unready::Answer Readying::GetReadyIfDue(const std::string& id) {
-  Entry* entry = core_.Find(id);
+Unready::Answer Readying::GetReadyIfDue(const std::string& key) {
+  Entry* entry = core_.Find(key);
   const bool needed = entry != nullptr && entry->attempt == nullptr && entry->ready() == nullptr &&
                       entry->readiness.state() != Readiness::State::kUnderWay &&
                       !HasAttempt(entry->state()) && entry->state() != v1::Job::STATE_PAUSED;
@@ -228,61 +263,71 @@ Unready::Answer Readying::GetReadyIfDue(const std::string& id) {
 
 // Slow: on a pool. Answers through the inbox, unless the job has gone meanwhile.
 void Readying::GetReady(Entry& entry) {
-  const std::string id = entry.key();
-  if (core_.in_hand.IsSuspect(id)) {
+  const std::string key = entry.key(), alike = AlikeKey(entry.record);
+  if (core_.in_hand.IsSuspect(key)) {
     const absl::Status held = core_.Apply(entry, HeldBack{HeldReason()}).status();
-    if (!held.ok()) return spdlog::error("job {}: {}", id, held.message());
-    return core_.in_hand.Forget(id);
+    if (!held.ok()) return spdlog::error("job {}: {}", key, held.message());
+    return core_.in_hand.Forget(key);
   }
-  const std::string key = AlikeKey(entry.record);
   const v1::Job& job = entry.record.job;
   last_beginning_ = SinceBoot();
-  if (!like_jobs_.Add(key, {id, entry.readiness.Begin()})) return;
-  ReadyWork work{.record = entry.record,
-                 .devices = core_.ledger.devices(),
-                 .in_hand = &core_.in_hand,
-                 .inspector = &core_.settings.inspector,
-                 .state_dir = core_.settings.state_dir};
-  const v1::JobSpec& spec = job.spec();
-  FairWork turn{.user = job.owner(), .key = PreparesAlike(spec), .priority = job.priority()};
+  if (!like_jobs_.Add(alike, {key, entry.readiness.Begin()})) return;
+  const auto work = std::make_shared<ReadyWork>(ReadyWork{.record = entry.record,
+                                                          .devices = core_.ledger.devices(),
+                                                          .in_hand = &core_.in_hand,
+                                                          .inspector = &core_.settings.inspector,
+                                                          .state_dir = core_.settings.state_dir,
+                                                          .alike = alike});
+  FairWork turn{.user = job.owner(), .key = PreparesAlike(job.spec()), .priority = job.priority()};
   const bool new_job = entry.state() == v1::Job::STATE_PREPARING;
-  Task make = [this, key, work = std::move(work)] { MakeAllReady(like_jobs_.Take(key), work); };
+  Task make = [this, work] { MakeAllReady(*work, absl::InfiniteDuration()); };
   bool begun = false;
   if (new_job) {
     // Asking the file system for a size may take as long as it likes, so that is for a pool, too.
     turn.run = std::move(make);
-    begun = core_.pool.Post([this, spec, turn = std::move(turn)]() mutable {
-      turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
+    turn.run_briefly = [this, work, brief = core_.settings.limits.small_dataset] {
+      return MakeAllReady(*work, SinceBoot() + brief);
+    };
+    begun = core_.pool.Post([this, work, turn = std::move(turn)]() mutable {
+      const Reach reach = work->inspector->access().ReachOf(OwnerOf(work->record.job));
+      turn.small = IsSmallDataset(work->record.job.spec(), reach);
       prepares_.Post(std::move(turn));
     });
   } else {
     begun = core_.pool.Post(std::move(make));
   }
   if (begun) return;
-  like_jobs_.Take(key);
+  like_jobs_.Take(alike);
   entry.readiness.Withdraw();
 }
 
 // In the name of the first that somebody still waits for: one that is cancelled meanwhile takes
 // none of the others with it.
-void Readying::MakeAllReady(std::vector<LikeJobs::Member> jobs, const ReadyWork& work) {
+bool Readying::MakeAllReady(ReadyWork& work, absl::Duration until) {
+  if (work.jobs.empty()) work.jobs = like_jobs_.Take(work.alike);
   // On these no work is done: what is known of their ends in hand stays.
-  std::erase_if(jobs, [](const LikeJobs::Member& job) { return job.run->load(); });
-  if (jobs.empty()) return;
-  auto group = std::make_shared<ReadyGroup>(std::move(jobs), absl::CancelledError("cancelled"));
+  std::erase_if(work.jobs, [](const LikeJobs::Member& job) { return job.run->load(); });
+  if (work.jobs.empty()) return true;
+  auto group = std::make_shared<ReadyGroup>(work.jobs, absl::CancelledError("cancelled"));
   for (const LikeJobs::Member& job : group->jobs) {
     if (job.run->load()) continue;
-    group->result = MakeReady(work, {.job = job, .alike = IdsOf(group->jobs), .say = Saying(job)},
-                              core_.index, preparer_);
+    const ReadyFor whom = {
+        .job = job, .alike = KeysOf(group->jobs), .say = Saying(job), .until = until};
+    group->result = MakeReady(work, whom, core_.index, preparer_);
     if (!job.run->load()) break;
   }
+  if (!group->result.ok() && SinceBoot() >= until) {
+    for (const LikeJobs::Member& job : work.jobs) Saying(job)(kTakesLong);
+    return false;
+  }
   core_.Post([this, group] { made_ready_.push_back(std::move(*group)); });
+  return true;
 }
 
-std::function<void(const std::string&)> Readying::Saying(const LikeJobs::Member& job) {
-  return [this, id = job.id, run = job.run](const std::string& progress) {
-    core_.Post([this, id, run, progress] {
-      Entry* entry = run->load() ? nullptr : core_.Find(id);
+std::function<void(const std::string&)> Readying::Saying(const LikeJobs::Member& member) {
+  return [this, key = member.job, run = member.run](const std::string& progress) {
+    core_.Post([this, key, run, progress] {
+      Entry* entry = run->load() ? nullptr : core_.Find(key);
       if (entry == nullptr || entry->state() != v1::Job::STATE_PREPARING) return;
       entry->record.job.set_reason(progress);
       core_.Show(*entry);
@@ -308,8 +353,8 @@ void Readying::StoreSteps(std::vector<ReadyGroup> groups) {
   });
 }
 
-void Readying::Settle(const std::string& id) {
-  const Entry* entry = core_.Find(id);
+void Readying::Settle(const std::string& key) {
+  const Entry* entry = core_.Find(key);
   if (entry == nullptr || !entry->storing) return;
   storing_->stored.WaitForNotification();
   OnStored(storing_);
@@ -346,10 +391,10 @@ void Readying::DecideAll(ReadyGroup& group, std::vector<ReadyStep>& steps) {
     job.plans = stored_plans_.Share(job.plans, *plans);
     ready = std::make_shared<const ReadyJob>(std::move(job));
   }
-  for (const LikeJobs::Member& job : group.jobs) {
-    Entry* entry = core_.Find(job.id);
-    core_.in_hand.Forget(job.id);
-    if (entry == nullptr || !entry->readiness.Awaits(job.run)) continue;
+  for (const LikeJobs::Member& member : group.jobs) {
+    Entry* entry = core_.Find(member.job);
+    core_.in_hand.Forget(member.job);
+    if (entry == nullptr || !entry->readiness.Awaits(member.run)) continue;
     if (ready == nullptr) {
       if (!Hold(*entry, group.result.status())) GiveUp(*entry, group.result.status());
       continue;

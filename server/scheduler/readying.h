@@ -34,6 +34,10 @@ struct ReadyGroup {
   absl::StatusOr<ReadyResult> result;
 };
 
+// It is prepared within seconds, as far as the sizes and names of its files tell that its owner can
+// see.
+bool IsSmallDataset(const v1::JobSpec& spec, const Reach& reach = {});
+
 class Readying {
  public:
   Readying(SchedulerCore& core, const SchedulerSettings& settings, Preparer& preparer);
@@ -49,7 +53,7 @@ class Readying {
   // To be called before any event that users may cause reaches the job. If its step from unready to
   // ready is on its way into the store (Entry::storing), waits for it and finishes all that are
   // stored with it. Entries may be gone afterwards: hold none across the call.
-  void Settle(const std::string& id);
+  void Settle(const std::string& key);
   // Some are ready, and not yet in the store.
   bool HasToStore() const { return storing_ != nullptr || !made_ready_.empty(); }
   void StoreReady();
@@ -65,11 +69,11 @@ class Readying {
 
  private:
   void GetSomeReady();
-  Unready::Answer GetReadyIfDue(const std::string& id);
+  Unready::Answer GetReadyIfDue(const std::string& key);
   void GetReady(Entry& entry);
-  // On a pool.
-  void MakeAllReady(std::vector<LikeJobs::Member> jobs, const ReadyWork& work);
-  std::function<void(const std::string& progress)> Saying(const LikeJobs::Member& job);
+  // On a pool. False: it was not done by then, which is said by SinceBoot(), and is to begin anew.
+  bool MakeAllReady(ReadyWork& work, absl::Duration until);
+  std::function<void(const std::string& progress)> Saying(const LikeJobs::Member& member);
   void StoreSteps(std::vector<ReadyGroup> groups);
   void DecideAll(ReadyGroup& group, std::vector<ReadyStep>& steps);
   void OnStored(std::shared_ptr<ReadySteps> all);

@@ -51,10 +51,10 @@ absl::StatusOr<std::string> MoveCheckpointsAside(const std::string& checkpoints)
 
 }  // namespace
 
-absl::StatusOr<std::string> Removal::TakeAway(const std::string& job, Leaving what) const {
+absl::StatusOr<std::string> Removal::TakeAway(const std::string& key, Leaving what) const {
   const auto answer = std::make_shared<Answer>();
-  const bool posted = core_.inbox.TryPost([removal = *this, job, what, answer] {
-    answer->folder = removal.DoTakeAway(job, what);
+  const bool posted = core_.inbox.TryPost([removal = *this, key, what, answer] {
+    answer->folder = removal.DoTakeAway(key, what);
     answer->there.Notify();
   });
   if (!posted) return Draining();
@@ -72,6 +72,10 @@ absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& key, Leaving 
   for (const auto& [other, entry] : core_.entries)
     if (RefersTo(entry->record.job, *job))
       return WrongState(key, "remove", absl::StrCat("what job \"", other, "\" refers to"));
+  // One that has ended meanwhile: an adapter has no other base than what it began with.
+  ASSIGN_OR_RETURN(const std::string successor, core_.store.FindSuccessor(JobName(*job)));
+  if (!successor.empty() && what != Leaving::kLogs)
+    return WrongState(key, "remove", absl::StrCat("what job \"", successor, "\" began with"));
   if (what == Leaving::kJob) return TakeJob(*job);
   if (what == Leaving::kCheckpoints) return MoveCheckpointsAside(CheckpointsDir(state_dir, key));
   return std::string();

@@ -23,13 +23,13 @@ class Removal {
   // Waits for the scheduler's thread, so it is not for that one. UNAVAILABLE: not now. When it
   // returns OK what is named is nobody's: a folder, which is aside now and is the caller's to
   // remove; or empty: there is none, or, of logs, they are where they were.
-  absl::StatusOr<std::string> TakeAway(const std::string& job, Leaving what) const;
+  absl::StatusOr<std::string> TakeAway(const std::string& key, Leaving what) const;
 
   // On the scheduler's thread. Of a whole job: its rows are gone when it returns.
   absl::StatusOr<std::string> TakeJob(const v1::Job& job) const;
 
  private:
-  absl::StatusOr<std::string> DoTakeAway(const std::string& id, Leaving what) const;
+  absl::StatusOr<std::string> DoTakeAway(const std::string& key, Leaving what) const;
 
   SchedulerCore& core_;
 };

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "server/job/check_spec.h"
+#include "worker/program/planning/memory_look.h"
 
 namespace snug::server {
 namespace {
@@ -44,6 +46,23 @@ std::string WrongWithMetrics(const v1::Progress& now) {
 
 bool IsBelievablePeak(int64_t bytes) { return bytes >= 0 && bytes <= kMaxBelievableBytes; }
 
+// What was seen of a GPU is below 0 where others have given back more than the worker took.
+std::string WrongWithLooks(const v1::WorkerEvent::Step& step) {
+  constexpr int kMost = static_cast<int>(std::size(program::kLooksBehind));
+  if (step.looks_size() > kMost)
+    return absl::StrCat(step.looks_size(), " looks at memory, at most ", kMost);
+  for (const v1::MemoryLook& look : step.looks()) {
+    const int64_t seen = look.seen_bytes();
+    const bool believable = seen >= -kMaxBelievableBytes && seen <= kMaxBelievableBytes;
+    if (!believable || !IsBelievablePeak(look.counted_bytes()))
+      return absl::StrCat("a look at memory that counts ", look.counted_bytes(), " bytes and sees ",
+                          seen);
+    if (look.steps() < 0 || look.steps() > kMaxSteps)
+      return absl::StrCat("a look at memory behind step ", look.steps());
+  }
+  return "";
+}
+
 // Nobody trains that far: such a number would stay in the job for ever.
 std::string AbsurdIn(const v1::Progress& now, int64_t max_steps) {
   const int64_t most = max_steps > 0 ? max_steps : kMaxSteps;
@@ -75,7 +94,7 @@ std::string WrongWith(const v1::WorkerEvent::Step& step, int64_t step_before, in
   if (std::string absurd = AbsurdIn(now, max_steps); !absurd.empty()) return absurd;
   if (!IsBelievablePeak(step.measured_peak_bytes()))
     return absl::StrCat("a peak of ", step.measured_peak_bytes(), " bytes");
-  return "";
+  return WrongWithLooks(step);
 }
 
 // A result's loss may well be NaN: that is why the attempt has ended.

@@ -194,13 +194,13 @@ void Scheduler::Cancel(v1::CancelJobRequest request, Reply reply) {
       std::move(reply));
 }
 
-void Scheduler::Pause(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return JobChanger(core_).Ask(id, PauseAsked{}); },
+void Scheduler::Pause(std::string key, Reply reply) {
+  Ask([this, key = std::move(key)] { return JobChanger(core_).Ask(key, PauseAsked{}); },
       std::move(reply));
 }
 
-void Scheduler::Resume(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return JobChanger(core_).Ask(id, ResumeAsked{}); },
+void Scheduler::Resume(std::string key, Reply reply) {
+  Ask([this, key = std::move(key)] { return JobChanger(core_).Ask(key, ResumeAsked{}); },
       std::move(reply));
 }
 
@@ -210,8 +210,8 @@ void Scheduler::Update(v1::UpdateJobRequest request, Reply reply) {
       std::move(reply));
 }
 
-void Scheduler::Delete(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return JobChanger(core_).Delete(id); }, std::move(reply));
+void Scheduler::Delete(std::string key, Reply reply) {
+  Ask([this, key = std::move(key)] { return JobChanger(core_).Delete(key); }, std::move(reply));
 }
 
 void Scheduler::Squeeze(v1::SqueezeJobRequest request, Reply reply) {

@@ -36,12 +36,12 @@ class Scheduler {
   // Replies come on the scheduler thread, after the commit.
   void Create(CreateOrder order, Reply reply);
   void Cancel(v1::CancelJobRequest request, Reply reply);
-  void Pause(std::string id, Reply reply);
-  void Resume(std::string id, Reply reply);  // Of a paused job.
+  void Pause(std::string key, Reply reply);
+  void Resume(std::string key, Reply reply);  // Of a paused job.
   void Squeeze(v1::SqueezeJobRequest request, Reply reply);
   void Relax(v1::RelaxJobRequest request, Reply reply);
   void Update(v1::UpdateJobRequest request, Reply reply);
-  void Delete(std::string id, Reply reply);  // Of an ended job; replies with it as it was.
+  void Delete(std::string key, Reply reply);  // Of an ended job; replies with it as it was.
 
   // Refuses all changes from now on; returns when what was accepted is stored. Workers stay.
   void Drain();

@@ -23,6 +23,25 @@ std::string ThisBuild() {
                       file.st_mtim.tv_nsec);
 }
 
+v1::StoredPlans WithoutPlans(const ReadyJob& ready) {
+  v1::StoredPlans stored;
+  stored.set_model_dir(ready.checked.model_dir);
+  stored.set_prompts(ready.folders.prompts);
+  stored.set_adapter_dir(ready.checked.adapter_dir);
+  stored.set_start_from(ready.checked.start_from);
+  if (ready.checked.opened != nullptr) *stored.mutable_opened() = *ready.checked.opened;
+  return stored;
+}
+
+CheckedJob CheckedIn(const v1::StoredPlans& stored) {
+  CheckedJob checked{.model_dir = stored.model_dir(),
+                     .adapter_dir = stored.adapter_dir(),
+                     .start_from = stored.start_from()};
+  if (stored.has_opened())
+    checked.opened = std::make_shared<const v1::OpenedFiles>(stored.opened());
+  return checked;
+}
+
 }  // namespace
 
 StoredPlans::StoredPlans(const std::vector<Device>& devices) : made_by_(ThisBuild()) {
@@ -36,11 +55,9 @@ StoredPlans::StoredPlans(const std::vector<Device>& devices) : made_by_(ThisBuil
 }
 
 std::shared_ptr<const PlansRecord> StoredPlans::Pack(const ReadyJob& ready) {
-  Packing what = {ready.plans, ready.checked.model_dir, ready.folders.prompts};
+  v1::StoredPlans stored = WithoutPlans(ready);
+  Packing what = {ready.plans, stored.SerializeAsString()};
   if (const auto known = packed_.find(what); known != packed_.end()) return known->second;
-  v1::StoredPlans stored;
-  stored.set_model_dir(ready.checked.model_dir);
-  stored.set_prompts(ready.folders.prompts);
   for (const auto& [device, plans] : *ready.plans) {
     v1::StoredPlans::OfDevice& of_device = *stored.add_devices();
     of_device.set_device(device);
@@ -64,7 +81,7 @@ const StoredPlans::Unpacked* StoredPlans::UnpackedOf(const PlansRecord& packed) 
   for (const v1::StoredPlans::OfDevice& of_device : stored.devices())
     (*plans)[of_device.device()].assign(of_device.plans().begin(), of_device.plans().end());
   if (unpacked_.size() >= kMaxPacked) unpacked_.clear();
-  return &(unpacked_[packed.sha256] = {.model_dir = stored.model_dir(),
+  return &(unpacked_[packed.sha256] = {.checked = CheckedIn(stored),
                                        .prompts = stored.prompts(),
                                        .plans = Share(std::move(plans), packed)});
 }
@@ -73,8 +90,8 @@ SharedReady StoredPlans::Unpack(const PlansRecord& packed, const JobRecord& reco
   const Unpacked* stored = packed.made_by == made_by_ ? UnpackedOf(packed) : nullptr;
   if (stored == nullptr) return nullptr;
   ReadyJob ready;
+  ready.checked = stored->checked;
   ready.checked.spec = record.job.spec();
-  ready.checked.model_dir = stored->model_dir;
   ready.folders = {.train = record.train_data,
                    .eval = record.eval_data,
                    .prompts = stored->prompts,

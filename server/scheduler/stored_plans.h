@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/job/records.h"
@@ -31,17 +32,14 @@ class StoredPlans {
   SharedPlans Share(SharedPlans plans, const PlansRecord& packed);
 
  private:
-  // What of a ready job is packed.
-  struct Packing {
-    SharedPlans plans;
-    std::string model_dir, prompts;
-    auto operator<=>(const Packing&) const = default;
-  };
+  // What of a ready job is packed: its plans, and the rest as bytes.
+  using Packing = std::pair<SharedPlans, std::string>;
 
   std::string made_by_;
-  // A packed record, parsed.
+  // A packed record, parsed: `checked` but for the spec, which is in the job's record.
   struct Unpacked {
-    std::string model_dir, prompts;
+    CheckedJob checked;
+    std::string prompts;
     SharedPlans plans;
   };
   // Null: it does not parse.

@@ -20,7 +20,7 @@ void Unready::Remove(const JobQueue::Key& key, const std::string& user) {
 
 bool Unready::Visit(absl::Duration now,
                     const std::function<size_t(const std::string& user)>& room_of,
-                    const std::function<Answer(const std::string& id)>& ask) {
+                    const std::function<Answer(const std::string& job)>& ask) {
   const auto due = later_.upper_bound(now);
   for (auto at = later_.begin(); at != due; at = later_.erase(at))
     jobs_.insert(std::move(at->second));

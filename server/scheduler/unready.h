@@ -37,7 +37,7 @@ class Unready {
   // many more a user may have under way, of one who was full at an earlier visit. Whether some were
   // left because there was no room.
   bool Visit(absl::Duration now, const std::function<size_t(const std::string& user)>& room_of,
-             const std::function<Answer(const std::string& id)>& ask);
+             const std::function<Answer(const std::string& job)>& ask);
 
  private:
   using Jobs = std::map<JobQueue::Key, std::string>;  // -> user.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/sched.h>
@@ -143,6 +144,21 @@ int GiveUpPrivileges() {
   const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
   const int error = setrlimit(RLIMIT_CORE, &none) == 0 ? 0 : errno;
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 ? error : errno;
+}
+
+int DropCapabilities() {
+  // Those that a program of root's is given when it starts. Who may not drop them has no right to
+  // any, or gains none for want of new privileges. The kernel says EINVAL behind its last.
+  for (unsigned long capability = 0;
+       prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0 &&
+       (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0 || errno == EPERM);)
+    ++capability;
+  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);  // They end with the others, too.
+  if (prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) != 0) return errno;
+  __user_cap_header_struct header = {};
+  header.version = _LINUX_CAPABILITY_VERSION_3;
+  const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+  return syscall(SYS_capset, &header, none) == 0 ? 0 : errno;
 }
 
 int RefuseCalls(Sockets sockets) {

@@ -20,6 +20,11 @@ namespace snug::shim {
 // No setuid program gives it other rights, and no core file holds weights or data.
 int GiveUpPrivileges();
 
+// Of root there is its user id left: files that are others' it may open as others may. No program
+// that is started gets anything back. Behind whatever needs a capability, and after
+// GiveUpPrivileges.
+int DropCapabilities();
+
 enum class Sockets : uint8_t {
   kLocal,  // Unix ones, and netlink, by which libraries count processors.
   kNone,   // Not one, but for pairs of its own.

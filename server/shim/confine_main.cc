@@ -1,11 +1,12 @@
 // snug-confine [--read PATH]... [--write PATH]... PROGRAM ARGUMENT...: becomes the program, which
-// reads what strangers bring, with fewer rights (server/shim/confine.h): no sockets, none of the
-// calls by which one looks into processes or changes the machine, and where a path is given, no
-// files but those below the ones that are.
+// reads what strangers bring, with fewer rights (server/shim/confine.h): no sockets, no
+// capabilities, none of the calls by which one looks into processes or changes the machine, and
+// where a path is given, no files but those below the ones that are.
 //
-// Root leaves the network as well. Whatever else the kernel does not grant ends it with exit code
-// 1, but for the rule of files: a kernel without it says so in a line on stderr, and the program is
-// started all the same.
+// Root leaves the network as well, and opens others' files as anybody may: the program must be one
+// that root owns or anybody may start. Whatever else the kernel does not grant ends it with exit
+// code 1, but for the rule of files: a kernel without it says so in a line on stderr, and the
+// program is started all the same.
 #include <sched.h>
 #include <unistd.h>
 
@@ -38,6 +39,8 @@ int GiveUp(const snug::shim::Files& files) {
     else if (error != 0)
       return Fail("cannot refuse files", error);
   }
+  if (const int error = snug::shim::DropCapabilities(); error != 0)
+    return Fail("cannot drop capabilities", error);
   if (const int error = snug::shim::RefuseCalls(snug::shim::Sockets::kNone); error != 0)
     return Fail("cannot refuse system calls", error);
   return 0;

@@ -64,7 +64,9 @@ WebhookCall CallOf(const v1::Job& job, const std::string& key, absl::Time now) {
                      {"timestamp", TimeUtil::ToString(job.end_time())},
                      {"data", DataOf(job)}};
   WebhookCall call{.body = body.dump(-1, ' ', false, json::error_handler_t::replace)};
-  const std::string id = absl::StrCat("msg_", KeyOf(job));
+  // An id is given again once its job is deleted.
+  const std::string id = absl::StrCat("msg_", KeyOf(job), "_",
+                                      TimeUtil::TimestampToMilliseconds(job.create_time()));
   const std::string seconds = absl::StrCat(absl::ToUnixSeconds(now));
   const std::string signature = HmacSha256(key, absl::StrCat(id, ".", seconds, ".", call.body));
   call.headers = {{"webhook-id", id},

@@ -22,6 +22,7 @@ constexpr int kGone = 410;  // The receiver wants no more.
 constexpr std::array kWaits = {absl::Seconds(5), absl::Seconds(30), absl::Minutes(5),
                                absl::Minutes(30), absl::Hours(2), absl::Hours(5),
                                absl::Hours(10)};
+constexpr absl::Duration kLongestWait = kWaits.back();
 // To a host that has just not answered, other calls wait so long.
 constexpr absl::Duration kAfterSilence = absl::Seconds(30);
 
@@ -67,7 +68,7 @@ void WebhookSender::Loop() {
 
 void WebhookSender::SendDue() {
   const auto due = parts_.store.Ask<std::vector<WebhookRecord>>(
-      [](Database& database) { return DueWebhooks(database, WallMicros()); });
+      [](Database& database) { return DueWebhooks(database, WallMicros(), kLongestWait); });
   if (!due.ok()) return spdlog::error("webhooks are not called: {}", due.status().message());
   std::set<std::string> silent;
   for (const WebhookRecord& record : *due) {

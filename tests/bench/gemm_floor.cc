@@ -53,6 +53,9 @@ class Counter {
  public:
   Counter(const program::Program& program, int64_t tokens) : program_(program), tokens_(tokens) {}
 
+  // Of the lines behind, the head's is in passes.
+  void Begin(const program::LoopHead& loop) { rows_of_pass_ = loop.rows_of_pass; }
+
   void Add(const program::Instruction& line) {
     const program::BlockType& type = program_.type_of(line.block);
     const program::Op& op = *line.op;
@@ -77,8 +80,8 @@ class Counter {
       case OpCode::kHeadLoss: {
         const Matrix head{width(op.inputs[0]), program_.config.vocabulary, compute};
         const int64_t all = tokens_;
-        for (int64_t first = 0; first < all; first += program::kHeadChunkRows) {
-          tokens_ = std::min(program::kHeadChunkRows, all - first);
+        for (int64_t first = 0; first < all; first += rows_of_pass_) {
+          tokens_ = std::min(rows_of_pass_, all - first);
           Product("head", head, /*forward=*/true, dz, !forward && Trains(line));
         }
         tokens_ = all;
@@ -106,7 +109,7 @@ class Counter {
   }
 
   const program::Program& program_;
-  int64_t tokens_;
+  int64_t tokens_, rows_of_pass_ = 0;
   Counts counts_;
 };
 
@@ -166,6 +169,7 @@ std::map<std::string, Seconds> GemmFloor(const program::Program& program, const 
   std::map<std::string, Seconds> floor;
   std::map<std::tuple<bool, int64_t>, Seconds> attention;  // By direction and window.
   for (const program::Instruction& line : tape.instructions) {
+    if (line.kind == program::Instruction::Kind::kLoop) counter.Begin(line.loop);
     if (line.kind != program::Instruction::Kind::kRun || line.recomputed) continue;
     counter.Add(line);
     const program::Op& op = *line.op;

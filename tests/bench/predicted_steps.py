@@ -17,17 +17,19 @@ import tempfile
 from tests.bench import snug_side, tasks, workload
 from tests.harness.daemon import Daemon
 
-STASHES = ("keep", "recompute", "chunk")
+STASHES = ("keep", "recompute", "chunk", "offload")
 STEPS = 5
 
 
 def subjects():
-    """Four layers of each decoder, the first checkpoint's size of each other model."""
+    """Four layers of each decoder, a model of next to nothing but starts of ops, and the first
+    checkpoint's size of each other model."""
     decoders = [w for w in workload.FAMILIES if w.name in ("llama", "gemma2", "qwen3")]
     full = [dataclasses.replace(w, name=f"{w.name}, full", lora=False) for w in decoders[:1]]
+    small = dataclasses.replace(decoders[0].smoke(), name="llama, small")
     wanted = ("LoRA fp32", "full fp32")
     others = [w for w in tasks.WORKLOADS if w.name.split(", ")[1] in wanted]
-    return [dataclasses.replace(w, steps=STEPS) for w in (*decoders, *full, *others)]
+    return [dataclasses.replace(w, steps=STEPS) for w in (*decoders, *full, small, *others)]
 
 
 def measure(folder, daemon, stash):
@@ -54,7 +56,7 @@ def main():
                 for stash in STASHES:
                     predicted, measured = measure(folder, daemon, stash)
                     errors.append(predicted / measured - 1)
-                    cells = f"{predicted:.2f} s | {measured:.2f} s | {errors[-1]:+.0%}"
+                    cells = f"{predicted:.3g} s | {measured:.3g} s | {errors[-1]:+.0%}"
                     print(f"| {subject.name} | `{stash}` | {cells} |", flush=True)
             finally:
                 daemon.close()

@@ -153,10 +153,15 @@ def fill(database, count):
         "INSERT INTO copies SELECT n, name(n) FROM numbers",
         [count],
     )
-    own = {"id": "copies.job", "arrival": f"{arrival} + number", "view": "renamed(view, job)"}
+    own = {
+        "id": "copies.job",
+        "arrival": f"{arrival} + number",
+        "view": "renamed(view, job)",
+        "request_id": "uuid()",
+    }
     copy_rows(database, "jobs", own, "number")
-    for table in ("requests", "labels", "attempts", "checkpoints", "artifacts"):
-        copy_rows(database, table, {"job": "copies.job", "request_id": "uuid()"}, "copies.job")
+    for table in ("labels", "attempts", "checkpoints", "artifacts"):
+        copy_rows(database, table, {"job": "copies.job"}, "copies.job")
     (last,) = database.execute("SELECT max(seq) FROM events").fetchone()
     seq = f"{last} + (number - 1) * (SELECT count(*) FROM first_events) + first.rowid"
     copy_rows(database, "events", {"job": "copies.job", "seq": seq}, "number")

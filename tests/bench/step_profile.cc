@@ -106,18 +106,17 @@ absl::StatusOr<Profile> RunSteps(train::Trainer& trainer, int steps) {
 }
 
 nlohmann::json Report(const train::Trainer& trainer, const Profile& profile,
-                      const program::Rates& rates) {
+                      const program::Machine& machine) {
   const double step = Median(profile.wall);
   nlohmann::json parts = nlohmann::json::array();
   std::map<std::string, PartWork> work = OpWork(trainer.step_tape());
   for (const auto& [name, seconds] : profile.parts) {
     const double median = Median(seconds);
     const PartWork& of = work[name];
-    parts.push_back({{"part", name},
-                     {"seconds", median},
-                     {"share", median / step},
-                     {"runs", of.runs},
-                     {"predicted", program::SecondsOf(of.work, rates)}});
+    parts.push_back(
+        {{"part", name}, {"seconds", median}, {"share", median / step}, {"runs", of.runs}});
+    if (machine.cpu)  // Of a GPU not all rates are measured.
+      parts.back()["predicted"] = program::SecondsOf(of.work, machine);
     for (size_t i = 0; i < program::kLimits; ++i)
       parts.back()["work"][program::kLimitNames[i]] = of.work.amounts[i];
   }
@@ -148,10 +147,12 @@ absl::Status Run(const std::string& assignment, int steps) {
   if (const auto choice = execute::ParseGemmChoice(attempt.products); choice.ok()) {
     execute::UseGemmChoice(*choice);
   }
-  const program::MachineRates rates = train::MeasureRates();
+  ASSIGN_OR_RETURN(const program::MachineRates rates, train::MeasureRates(*device));
   ASSIGN_OR_RETURN(const auto trainer, train::Trainer::Create(attempt, *device));
   ASSIGN_OR_RETURN(const Profile profile, RunSteps(*trainer, steps));
-  std::cout << Report(*trainer, profile, rates.At(trainer->program().compute)).dump() << std::endl;
+  program::Machine machine = device->machine();
+  machine.rates = rates.At(trainer->program().compute);
+  std::cout << Report(*trainer, profile, machine).dump() << std::endl;
   return absl::OkStatus();
 }
 

@@ -78,5 +78,12 @@ TEST(JobListTest, TimeIsLeftToJobsThatRun) {
   EXPECT_LT(TimeLeftOf(Jobs()[2]), absl::ZeroDuration());
 }
 
+// Its last step may have been any.
+TEST(JobListTest, TimeIsLeftByWhatAllItsLastStepsSay) {
+  v1::Job job = Jobs()[0];
+  job.mutable_step_time()->set_corrected_seconds(2);
+  EXPECT_EQ(TimeLeftOf(job), absl::Seconds(30));
+}
+
 }  // namespace
 }  // namespace snug::client

@@ -80,6 +80,35 @@ TEST(JobTextTest, AJobOnAGpuShowsWhatItsProcessHolds) {
                                  "1.5 GiB)\n"));
 }
 
+// Where the driver does not tell, what the worker has seen itself.
+TEST(JobTextTest, WhatNobodyCountedIsAWarning) {
+  const std::string text = Printed(FromText(R"(
+    id: "k3f" state: STATE_RUNNING device: "gpu:0" epoch: 1
+    memory { plan: "keep" predicted_peak_bytes: 2147483648 budget_bytes: 2147483648
+             measured_peak_bytes: 2147483648 warning: "its process has too much"
+             looks { counted_bytes: 2147483648 seen_bytes: 2147483648 }
+             looks { steps: 1 counted_bytes: 2147483648 seen_bytes: 3221225472 } })"));
+  EXPECT_THAT(text, testing::HasSubstr("measured peak 2 GiB (seen by its worker, 3 GiB)\n"
+                                       "warning    its process has too much\n"));
+}
+
+// On a GPU it is below 0 where neighbours have given back more than the worker took.
+TEST(JobTextTest, WhereNothingWasSeenNothingIsSaid) {
+  for (const int64_t seen : {0, -1}) {
+    v1::Job job = FromText(R"(id: "k3f" state: STATE_RUNNING
+                              memory { plan: "keep" measured_peak_bytes: 2147483648 looks {} })");
+    job.mutable_memory()->mutable_looks(0)->set_seen_bytes(seen);
+    EXPECT_THAT(Printed(job), testing::HasSubstr("measured peak 2 GiB\n"));
+  }
+}
+
+TEST(JobTextTest, ThePredictedTimeStandsBesideTheCorrectedOne) {
+  v1::Job job = FromText(R"(id: "k3f" state: STATE_RUNNING step_time { predicted_seconds: 0.5 })");
+  EXPECT_THAT(Printed(job), testing::HasSubstr("time       predicted 0.5 s a step\n"));
+  job.mutable_step_time()->set_corrected_seconds(0.98765);
+  EXPECT_THAT(Printed(job), testing::HasSubstr("s a step, by its own steps 0.988 s\n"));
+}
+
 TEST(JobTextTest, AJobThatFailedShowsItsError) {
   EXPECT_EQ(Printed(FromText(R"(
     id: "a" display_name: "n" state: STATE_FAILED

@@ -46,7 +46,10 @@ TEST(JsonTest, AJobAlwaysShowsItsFields) {
     "fidelity": "",
     "host_bytes": "0",
     "shared_bytes": "0",
-    "reserved_bytes": "0"
+    "reserved_bytes": "0",
+    "looks": [],
+    "uncounted_bytes": "0",
+    "warning": ""
   },
   "device": "",
   "epoch": 0,

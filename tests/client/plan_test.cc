@@ -36,6 +36,20 @@ constexpr const char* kReply = R"(
   sites { name: "layers.0.norm1.out" bytes: 4096 }
   sites { name: "layers.0.attention.lse" bytes: 64 companion: true })";
 
+constexpr const char* kLargest = R"(
+  max_by_fidelity {
+    fidelity: FIDELITY_EXACT
+    per_device_train_batch_size: 12 max_seq_length: 4096 gradient_accumulation_steps: 1048576
+  }
+  max_by_fidelity {
+    fidelity: FIDELITY_UNBIASED
+    per_device_train_batch_size: 14 max_seq_length: 4096 gradient_accumulation_steps: 1048576
+  }
+  max_by_fidelity {
+    fidelity: FIDELITY_APPROXIMATE
+    per_device_train_batch_size: 20 max_seq_length: 8192 gradient_accumulation_steps: 1048576
+  })";
+
 class PlanTest : public ::testing::Test {
  protected:
   PlanTest() {
@@ -233,22 +247,36 @@ TEST_F(PlanTest, JsonOfAPlanIsAsItIsDocumented) {
   EXPECT_EQ(json["plans"][1]["step_seconds"], 0.583333);
   EXPECT_EQ(json["refusal"], "");
   EXPECT_FALSE(json.contains("max"));
+  EXPECT_FALSE(json.contains("max_by_fidelity"));
   EXPECT_FALSE(json.contains("tape"));
 }
 
 TEST_F(PlanTest, TheLargestSettingsAreAskedForByName) {
   server_.Run({"plan", file_});
   EXPECT_FALSE(request_.with_max());
-  reply_.mutable_max()->set_per_device_train_batch_size(12);
-  reply_.mutable_max()->set_max_seq_length(4096);
-  EXPECT_THAT(server_.Run({"plan", file_, "--max"}).out,
-              HasSubstr("max      per_device_train_batch_size 12, or max_seq_length 4096: each at "
-                        "the job's other settings\n"));
+  EXPECT_TRUE(google::protobuf::TextFormat::MergeFromString(kLargest, &reply_));
+  *reply_.mutable_max() = reply_.max_by_fidelity(1);  // The job's own.
+  EXPECT_THAT(
+      server_.Run({"plan", file_, "--max"}).out,
+      HasSubstr("\nmax      each at the job's other settings, by memory.fidelity; * is the job's\n"
+                "SETTING                        EXACT  *UNBIASED  APPROXIMATE\n"
+                "per_device_train_batch_size       12         14           20\n"
+                "max_seq_length                  4096       4096         8192\n"
+                "gradient_accumulation_steps  1048576    1048576      1048576\n"));
   EXPECT_TRUE(request_.with_max());
   const auto json =
       nlohmann::json::parse(server_.Run({"plan", file_, "--max", "--output", "json"}).out);
-  EXPECT_EQ(json["max"],
-            (nlohmann::json{{"per_device_train_batch_size", 12}, {"max_seq_length", 4096}}));
+  const auto largest = [](int rows, int tokens) {
+    return nlohmann::json{{"per_device_train_batch_size", rows},
+                          {"max_seq_length", tokens},
+                          {"gradient_accumulation_steps", 1048576}};
+  };
+  nlohmann::json expected = largest(14, 4096);
+  expected["by_fidelity"] = {{"exact", largest(12, 4096)},
+                             {"unbiased", largest(14, 4096)},
+                             {"approximate", largest(20, 8192)}};
+  EXPECT_EQ(json["max"], expected);
+  EXPECT_FALSE(json.contains("max_by_fidelity"));
 }
 
 TEST_F(PlanTest, AMachineThatIsNotHereIsDescribed) {

@@ -34,6 +34,11 @@ class CapTest(unittest.TestCase):
         memory = self.daemon.wait_state(name, "SUCCEEDED")["memory"]
         peak = int(memory["predicted_peak_bytes"])
         self.assertEqual(int(memory["measured_peak_bytes"]), peak)
+        # What the kernel has seen of the process meanwhile.
+        looks = memory["looks"]
+        self.assertEqual([look["steps"] for look in looks], ["0", "1", "2"][: len(looks)])
+        self.assertGreater(min(int(look["seen_bytes"]) for look in looks), 0)
+        self.assertEqual(memory["warning"], "")
 
         done, result = self.run_under(name, peak)
         self.assertEqual(done.returncode, 0, done.stderr)

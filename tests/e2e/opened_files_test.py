@@ -28,12 +28,19 @@ class OpenedFilesTest(unittest.TestCase):
         return {path.name for path in output.iterdir()}
 
     def test_weights_that_became_a_link(self):
+        self.swap_and_place(self.checked())
+
+    def test_weights_that_became_a_link_while_no_daemon_ran(self):
         name = self.checked()
+        self.swap_and_place(name, self.daemon.restart)
+
+    def swap_and_place(self, name, meanwhile=lambda: None):
         weights = self.model / "model.safetensors"
         other = self.daemon.folder / "other.safetensors"
         shutil.copy2(weights, other)  # Size and time are the same.
         weights.unlink()
         weights.symlink_to(other)
+        meanwhile()
         self.daemon.run("undrain", DEVICE)
         error = self.daemon.wait_state(name, "FAILED")["error"]
         self.assertEqual(error["reason"], "INPUT_CHANGED")

@@ -71,11 +71,20 @@ class PlanTest(unittest.TestCase):
     def test_max_fits_and_one_more_does_not(self):
         budget = 2 * max(int(plan["peak_bytes"]) for plan in self.plan()["plans"])
         machine = f"--device-memory={budget}"
-        rows = self.plan("--max", machine)["max"]["per_device_train_batch_size"]
-        self.assertIsInstance(rows, int)
+        largest = self.plan("--max", machine)["max"]
+        each = largest.pop("by_fidelity")
+        self.assertEqual(list(each), ["exact", "unbiased", "approximate"])
+        self.assertEqual(largest, each["exact"])
         key = "training.per_device_train_batch_size"
-        self.assertGreaterEqual(self.plan(f"{key}={rows}", machine)["chosen"], 0)
-        self.assertEqual(self.plan(f"{key}={rows + 1}", machine)["chosen"], -1)
+        for fidelity, settings in each.items():
+            with self.subTest(fidelity):
+                rows, asked = settings[key.split(".")[1]], (f"memory.fidelity={fidelity}", machine)
+                self.assertIsInstance(rows, int)
+                self.assertGreaterEqual(self.plan(f"{key}={rows}", *asked)["chosen"], 0)
+                self.assertEqual(self.plan(f"{key}={rows + 1}", *asked)["chosen"], -1)
+        steps = largest["gradient_accumulation_steps"]
+        answer = self.plan(f"training.gradient_accumulation_steps={steps}", machine)
+        self.assertGreaterEqual(answer["chosen"], 0)
 
     def test_a_machine_that_is_not_here(self):
         answer = self.plan("--device-kind", "h200", "--device-memory", "24GiB")

@@ -64,6 +64,36 @@ class StashTest(unittest.TestCase):
         wrong = self.daemon.run("plan", self.file, "memory.optimizer=disk", code=None)
         self.assertIn("memory.optimizer", wrong.stderr)
 
+    def test_what_the_job_leaves_open_gives_way_where_it_does_not_fit(self):
+        """First the gradients, which need none of the host's memory; with the same weights."""
+        free = (
+            STEPS,
+            all_in("keep"),
+            "training.max_grad_norm=0",
+            "training.gradient_accumulation_steps=1",
+        )
+        kept, weights = self.run_job(*free)
+        self.assertEqual(kept["spec"]["memory"]["gradients"], "KEPT")
+        budget = f"memory.budget={self.peak(kept) - 1}B"
+        refused = self.daemon.json("plan", self.file, *free, budget, "memory.gradients=kept")
+        self.assertEqual(refused["chosen"], -1)
+        self.assertNotIn("gradients", refused)
+        planned = self.daemon.run("plan", self.file, *free, budget)
+        self.assertIn("gradients: released", planned.stdout)
+        planned = self.daemon.json("plan", self.file, *free, budget)
+        self.assertEqual(planned["gradients"], "released")
+        released, same = self.run_job(*free, budget)
+        self.assertEqual(released["spec"]["memory"]["gradients"], "RELEASED")
+        self.assertEqual(weights, same)
+
+        clipped, weights = self.run_job(all_in("keep"), "memory.host_budget=1GiB")
+        self.assertEqual(clipped["spec"]["memory"]["optimizer"], "DEVICE")
+        budget = f"memory.budget={self.peak(clipped) - 1}B"
+        hosted, same = self.run_job(all_in("keep"), "memory.host_budget=1GiB", budget)
+        self.assertEqual(hosted["spec"]["memory"]["optimizer"], "HOST")
+        self.assertGreater(int(hosted["memory"]["host_bytes"]), 0)
+        self.assertEqual(weights, same)
+
     def test_the_hosts_memory_is_promised_as_well(self):
         small = Daemon(flags=("--host-memory", "64KiB"))
         self.addCleanup(small.close)

@@ -1,5 +1,5 @@
-"""The longer set of faults: each number of a call that fails, not a few; disks that are full until
-the daemon finds out that they are not; crowds of ten thousand. Labelled slow.
+"""The longer set of faults: each of fifty syncs and writes fails, not a few; disks that are full
+until the daemon finds out that they are not; crowds of ten thousand. Labelled slow.
 """
 
 import unittest

@@ -8,10 +8,11 @@
 //   FAULTY_CALL=WHICH:WHAT@N[+]
 //                         the Nth such call fails; with + all from it on. WHICH:
 //                         sync (fsync, fdatasync), write (write, pwrite), read (read),
-//                         open (open, openat), accept (accept4), spawn (posix_spawnp), thread
-//                         (pthread_create), malloc; WHAT: the name of an error, as ENOSPC; short
-//                         (half of a write), null (malloc), delay (200 ms), kill (the process is
-//                         killed there)
+//                         open (open, openat), rename (rename, renameat2), accept (accept4),
+//                         spawn (posix_spawnp), thread (pthread_create), malloc; WHAT: the name
+//                         of an error, as ENOSPC; short (half of a write), null (malloc), delay
+//                         (200 ms), kill (the process is killed there), lost (a sync that says it
+//                         has been done, and was not)
 //   FAULTY_SWITCH=FILE    a byte: calls are counted, and fail, while it is not 0
 //   FAULTY_HITS=FILE      gets a byte for each call that fails
 //   FAULTY_SYNCED=DIR     has a copy of each file as it was last synced, by its inode's number
@@ -180,6 +181,7 @@ int Sync(int fd, long number) {
   char path[4096];
   const bool meant = PathOf(fd, path);
   if (meant && IsFaulty("sync")) {
+    if (Is("lost")) return 0;
     if (!Is("delay")) {
       errno = ErrorOf(g_fault.what);
       return -1;
@@ -208,6 +210,12 @@ int Open(int folder, const char* path, int flags, mode_t mode) {
     return -1;
   }
   return static_cast<int>(syscall(SYS_openat, folder, path, flags, mode));
+}
+
+bool FailsToRename(const char* to) {
+  if (strncmp(to, g_dir, strlen(g_dir)) != 0 || !IsFaulty("rename")) return false;
+  errno = ErrorOf(g_fault.what);
+  return true;
 }
 
 mode_t ModeOf(int flags, va_list more) {
@@ -266,6 +274,16 @@ int open64(const char* path, int flags, ...) {
   const mode_t mode = ModeOf(flags, more);
   va_end(more);
   return Open(AT_FDCWD, path, flags, mode);
+}
+
+int rename(const char* from, const char* to) noexcept {
+  return FailsToRename(to) ? -1 : static_cast<int>(syscall(SYS_rename, from, to));
+}
+
+int renameat2(int from_folder, const char* from, int folder, const char* to,
+              unsigned int flags) noexcept {
+  if (FailsToRename(to)) return -1;
+  return static_cast<int>(syscall(SYS_renameat2, from_folder, from, folder, to, flags));
 }
 
 // With its six parameters, which are all pointers.

@@ -169,6 +169,25 @@ class FaultyOsTest(unittest.TestCase):
                 (kept,) = self.daemon.state.glob(f"uploads/*/{name}/dataset.jsonl")
                 self.assertEqual(kept.read_bytes(), content, name)
 
+    # A disk that lies: what it said it had written of the database is gone after a power cut, and
+    # with it jobs that were acknowledged. The witness lies elsewhere, and what it says is refused.
+    def test_f19_syncs_of_the_database_are_lost(self):
+        synced = self.daemon.folder / "synced"
+        synced.mkdir()
+        self.assertEqual(self.daemon.submit_until_refused(2), "")
+        self.daemon.kill()
+        remember(self.daemon.state, synced)
+        lies = {"FAULTY_CALL": "sync:lost@1+", "FAULTY_DIR": self.daemon.state / "snug.db"}
+        self.assertIsNone(self.daemon.suffer(FAULTY_SYNCED=synced, **lies))
+        self.assertEqual(self.daemon.submit_until_refused(5), "")
+        self.assertTrue(self.daemon.hits())
+        self.daemon.kill()
+        for file in self.daemon.state.glob("snug.db*"):
+            kept = synced / str(file.stat().st_ino)
+            file.write_bytes(kept.read_bytes() if kept.is_file() else b"")
+        self.assertEqual(self.daemon.suffer(), 65)
+        self.assertRegex(self.daemon.log.read_text(), "and has (been at|held) ")
+
     def upload(self, name, draw, must=True):
         """Sends a file of some pages: its content by its id, {} where it was not taken."""
         file = self.daemon.jobs / f"{name}.jsonl"
@@ -321,8 +340,24 @@ class FaultyOsTest(unittest.TestCase):
             self.daemon.wait_state(job, "SUCCEEDED")
         self.daemon.kill()
         with contextlib.closing(sqlite3.connect(self.daemon.state / "snug.db")) as rows:
-            order = [row[0] for row in rows.execute("SELECT seq FROM events ORDER BY seq")]
-        self.assertEqual(order, list(range(1, len(order) + 1)))
+            events = rows.execute("SELECT seq, wall_us FROM events ORDER BY seq").fetchall()
+        order, times = zip(*events)
+        self.assertEqual(order, tuple(range(1, len(order) + 1)))
+        self.assertEqual(times, tuple(sorted(set(times))))
+        self.daemon.recover()
+
+    # Its first retry comes at once, its second after 10 s, which it is about to wait.
+    def test_f66_a_retry_comes_in_time_though_the_clock_is_set_back(self):
+        clock = self.daemon.folder / "clock"
+        clock.write_bytes(struct.pack("q", 0))
+        self.assertIsNone(self.daemon.suffer(FAULTY_CLOCK=clock))
+        name = self.daemon.submit_script("steps=20 crash_at=2")
+        waits = lambda: "tries again in" in (job := self.daemon.job(name))["reason"] and job
+        epoch = wait_for(waits, "the job to wait for its retry", 60)["epoch"]
+        with open(clock, "r+b") as file:
+            file.write(struct.pack("q", -86400))
+        wait_for(lambda: self.daemon.job(name)["epoch"] > epoch, "its retry", 120)
+        self.daemon.run("cancel", name)
         self.daemon.recover()
 
 

@@ -63,11 +63,21 @@ class FullStoreTest(unittest.TestCase):
             spec = api.spec_of(self.daemon, "steps=1")
             return api.refusal(channel, "CreateJob", api.request("CreateJob", spec=spec))
 
+    def write_beyond_the_wal(self):
+        """Stores until the WAL has grown. It begins again after each checkpoint, and what fits
+        into the pages that it has needs no room on the disk.
+        """
+        wal = self.daemon.state / "snug.db-wal"
+        size = wal.stat().st_size
+        while wal.stat().st_size == size:
+            self.daemon.run("cancel", self.daemon.submit_script("steps=1 step_ms=60000"))
+
     # F-21: the job ends while nothing more can be written: what the store has kept back is given
     # up for that.
     def test_f21_a_jobs_end_is_recorded_on_a_full_disk(self):
-        name = self.daemon.submit_script("steps=30 step_ms=50")
+        name = self.daemon.submit_script("steps=200 step_ms=50")
         self.daemon.wait_step(name, 1)
+        self.write_beyond_the_wal()
         self.assertTrue((self.daemon.state / "ballast").exists())
         self.daemon.process.send_signal(signal.SIGSTOP)
         wait_for((self.daemon.attempt(name) / "exit.json").is_file, "the worker to end")

@@ -13,7 +13,8 @@ ROOT = pathlib.Path(os.environ["SNUG_SOURCE_DIR"])
 ROW = re.compile(r'(?m)^      \{"([\w.]+)", k(Daemon|Restore|Shim|Worker),')
 KNOWN = dict(ROW.findall((ROOT / "tests/fault/crash/points.cc").read_text(encoding="utf-8")))
 CALL = re.compile(
-    r"(?<![\w.>:])(?:rename|renameat2?|fsync|fdatasync|posix_spawnp?|execve|sendmsg|send)\("
+    r"(?<![\w.>:])"
+    r"(?:rename|renameat2?|fsync|fdatasync|posix_spawnp?|exec[lv]p?e?|v?fork|sendmsg|send)\("
     r"|std::filesystem::rename\(|\bfs::rename\(|Execute\(\"COMMIT\"\)|parts_\.post\("
     r"|shim::SendWithDescriptors\("
 )
@@ -23,6 +24,7 @@ NEAR = 4  # Lines: a point stands beside what it is of.
 EXCEPTIONS = {
     ("server/http/connection.cc", "send("): "what an answer tells is done, whoever hears it or not",
     ("server/shim/descriptor_message.cc", "sendmsg("): "whoever calls it has a point",
+    ("server/shim/confine_main.cc", "execvp("): "what it starts writes nothing durable",
     ("server/shim/launch.cc", "send("): "a launch that fails is heard as a hang-up, as any other",
     ("server/shim/launch.cc", "execve("): "a launch that fails is heard as a hang-up, as any other",
 }

@@ -17,6 +17,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -151,6 +152,7 @@ LARGEST = 1 << 16  # Bytes of an input.
 SLOWEST_S = 10  # Of one input, on a machine that has others to run.
 MOST_MB = 1024  # Of the process.
 FAST = ("-entropic=0", "-use_counters=0")
+SHOWN_BYTES = 5000  # Of what a process said at last.
 ROUND = 2_000_000  # Inputs of a process: what AddressSanitizer has for itself grows with them.
 
 
@@ -214,17 +216,16 @@ def _round(program, grown, limits):
     words += [f"-max_len={limits.largest}", f"-timeout={SLOWEST_S}", f"-rss_limit_mb={MOST_MB}"]
     words += [f"-max_total_time={limits.seconds}", *limits.words]
     words += [f"-runs={limits.runs}"] if limits.runs else []
-    done = subprocess.run(
-        [*map(str, words), f"-artifact_prefix={grown}-", "-print_final_stats=1"],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        env={**os.environ, **OPTIONS},
-    )
-    inputs = re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stderr)
-    found = "" if done.returncode == 0 else done.stderr[-5000:]
-    return int(inputs[1]) if inputs else 0, found
+    # In a file, however much it is: a process begins with its parent's peak for its own, and the
+    # next round's would be over its limit.
+    with tempfile.TemporaryFile() as said:
+        line = [*map(str, words), f"-artifact_prefix={grown}-", "-print_final_stats=1"]
+        environment = {**os.environ, **OPTIONS}
+        done = subprocess.run(line, stdout=said, stderr=said, check=False, env=environment)
+        said.seek(max(0, said.seek(0, os.SEEK_END) - SHOWN_BYTES))
+        end = said.read().decode(errors="replace")
+    inputs = re.search(r"stat::number_of_executed_units:\s*(\d+)", end)
+    return int(inputs[1]) if inputs else 0, "" if done.returncode == 0 else end
 
 
 def main():

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "server/api/take_name.h"
 #include "server/job/job_key.h"
 #include "server/job/job_ref.h"
@@ -127,8 +128,9 @@ void CheckTakeName(const std::string& text) {
   } else if (const auto ref = ParseJobRef(text); ref && ref->step) {
     Check(request.id() == ref->job && request.checkpoint_step() == *ref->step);
   }
-  const std::string taken = request.SerializeAsString();
-  Check(TakeName(std::string(kOther), request).ok() && request.SerializeAsString() == taken);
+  const snug::v1::DownloadJobRequest taken = request;
+  Check(TakeName(std::string(kOther), request).ok());
+  Check(google::protobuf::util::MessageDifferencer::Equals(request, taken));
 }
 
 }  // namespace

@@ -48,6 +48,11 @@ def write_text(folder, text):
 def run(folder, **options):
     """Runs the worker on a folder's assignment; gives the finished process and result.json.
     `options`: more of subprocess.run."""
-    line = [str(worker_binary()), str(folder / NAME)]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, **options)
+    done = start(folder, **options)
     return done, json.loads((folder / "result.json").read_text())
+
+
+def start(folder, **options):
+    """As run, where the worker may end without a result."""
+    line = [str(worker_binary()), str(folder / NAME)]
+    return subprocess.run(line, capture_output=True, text=True, check=False, **options)

@@ -1,7 +1,7 @@
 """Checkpoints whose linear weights are in codes, as bitsandbytes and transformers save them.
 
 By the definitions of bitsandbytes' functional.quantize_4bit and int8_vectorwise_quant, in torch
-alone.
+alone. Which modules are skipped says transformers.
 """
 
 import json
@@ -11,6 +11,7 @@ import shutil
 
 import torch
 from safetensors.torch import load_file, save_file
+from transformers.quantizers.quantizers_utils import should_convert_module
 
 BLOCK, GROUP = 64, 256
 LAYERS = re.compile(r"model\.layers\.\d+\.(self_attn|mlp)\.\w+\.weight")
@@ -121,13 +122,19 @@ def int8_parts(key, weight):
     }
 
 
-def write(model, folder, kind, nested=True):
-    """A folder with the model of another one, its layers' linear weights in codes: NF4 or INT8."""
+def quantises(key, skipped):
+    """Whether transformers would quantise that matrix."""
+    return should_convert_module(key.removesuffix(".weight"), skipped)
+
+
+def write(model, folder, kind, nested=True, skipped=None):
+    """A folder with the model of another one, its layers' linear weights in codes: NF4 or INT8.
+    `skipped`: modules that stay in floats, as transformers reads such names."""
     model, folder = pathlib.Path(model), pathlib.Path(folder)
     shutil.copytree(model, folder)
     tensors = {}
     for key, weight in load_file(folder / "model.safetensors").items():
-        if not LAYERS.fullmatch(key):
+        if not LAYERS.fullmatch(key) or not quantises(key, skipped):
             tensors[key] = weight
         else:
             parts = nf4_parts(key, weight, nested) if kind == "NF4" else int8_parts(key, weight)
@@ -135,5 +142,9 @@ def write(model, folder, kind, nested=True):
     tensors = {key: tensor.contiguous() for key, tensor in tensors.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "bitsandbytes", **CONFIGS[kind]}
+    config["quantization_config"] = {
+        "quant_method": "bitsandbytes",
+        **CONFIGS[kind],
+        "llm_int8_skip_modules": skipped,
+    }
     (folder / "config.json").write_text(json.dumps(config))

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "server/job/tenants.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -25,7 +26,6 @@ class ConfigTest : public testing::Test {
     setenv("HOME", "/home/ann", 1);
   }
   ~ConfigTest() override {
-    std::filesystem::remove(file_);
     if (getuid() == 0 && seteuid(0) != 0) ADD_FAILURE() << "cannot be root again";
   }
 
@@ -46,7 +46,8 @@ class ConfigTest : public testing::Test {
     return file_;
   }
 
-  const std::string file_ = testing::TempDir() + "/config-" + std::to_string(getpid()) + ".yaml";
+  const TestFolder folder_{"config"};
+  const std::string file_ = folder_.path() + "/config.yaml";
 };
 
 TEST_F(ConfigTest, DefaultsOfRoot) {

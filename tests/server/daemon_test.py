@@ -65,7 +65,7 @@ class DaemonTest(unittest.TestCase):
         self.assertEqual(self.daemon.processes("fake-worker"), [])
 
     def test_worker_that_finishes_while_the_daemon_is_down_is_not_lost(self):
-        name = self.daemon.submit_script("steps=10 step_ms=50")
+        name = self.daemon.submit_script("steps=40 step_ms=50")
         self.daemon.wait_step(name, 1)
         self.daemon.kill()
         wait_for((self.daemon.attempt(name) / "exit.json").is_file, "the worker to finish")

@@ -2,9 +2,11 @@
 (tests/server/testing/fake_worker.cc).
 """
 
+import re
 import shutil
 import unittest
 
+from tests.harness import assignments
 from tests.harness.fake_daemon import ONE_AT_A_TIME, FakeDaemon
 
 SCRIPT = "step_ms=10"  # As many steps as training.max_steps says.
@@ -88,6 +90,28 @@ class ExtendTest(unittest.TestCase):
         self.daemon.run("delete", parent)
 
     # The adapter of one has the other for its base.
+    def test_one_that_waits_keeps_all_of_its_assignment_over_a_restart(self):
+        parent = self.ended()
+        busy = self.daemon.submit_script("steps=100000 step_ms=50")
+        self.daemon.wait_state(busy, "RUNNING")
+        key = f"lora.init_adapter={parent}/checkpoints/5"
+        names = [self.daemon.submit_script("steps=1", key) for _ in range(2)]
+        for name in names:
+            self.daemon.wait_state(name, "QUEUED")
+        self.daemon.restart()
+        third = self.daemon.submit_script("steps=1", key)  # It knows no restart.
+        self.daemon.wait_state(third, "QUEUED")
+        self.daemon.run("cancel", busy)
+        told = []
+        for name in (*names, third):
+            self.daemon.wait_state(name, "SUCCEEDED")
+            text = assignments.read(self.daemon.attempt(name)).replace(name, "NAME")
+            told.append(re.sub(r"(?m)^(nonce|link_socket): .*$", "", text))
+        self.assertIn(f"{parent}/checkpoints/", assignments.field(told[0], "start_from"))
+        self.assertIn("opened {", told[0])
+        self.assertEqual(told[0], told[2])
+        self.assertEqual(told[1], told[2])
+
     def test_what_another_began_with_is_deleted_after_it(self):
         first = self.daemon.submit_script("steps=2", "method=full")
         self.daemon.wait_state(first, "SUCCEEDED")

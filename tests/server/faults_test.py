@@ -8,21 +8,26 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import sqlite3
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
 
 from tests.harness import api, assignments
+from tests.harness.binaries import binary
 from tests.harness.daemon import wait_for
 from tests.harness.fake_daemon import FakeDaemon
 from tests.server.wire_test import DATA, END_HEADERS, HEADERS, PREFACE, REQUEST, SETTINGS
 from tests.server.wire_test import frame as http_frame
 
+ENDLESS = "steps=100000 step_ms=50"
+CLOSED_S = 5  # Within which a daemon that has come back closes the attempts that ended meanwhile.
 AWAY_S = 600 if "SNUG_FAULT_LONG" in os.environ else 10
 
 
@@ -297,6 +302,74 @@ class FaultsTest(FaultsBase):
         job = self.daemon.wait_state(name, "FAILED")
         self.assertIn("Too many open files", job["error"]["message"])
         self.succeeded(neighbour, 1)
+
+
+class GatedReader:
+    """A snug-inspect that waits before it reads, for as long as its gate is closed."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="snug-reader-"))
+        self.gate, self.reads = self.folder / "gate", self.folder / "reads"
+        self.program = self.folder / "reader"
+        lines = ("#!/bin/sh", f"echo >> {self.reads}", f"while [ -e {self.gate} ]")
+        lines += ("do sleep 0.02", "done", f"exec {binary('snug-inspect').resolve()}")
+        self.program.write_text("\n".join(lines) + "\n")
+        self.program.chmod(0o700)
+        # The daemon looks for this beside its reader.
+        (self.folder / "snug-confine").symlink_to(binary("snug-confine").resolve())
+
+    def close_gate(self):
+        """From now on whoever reads waits."""
+        self.reads.unlink(missing_ok=True)
+        self.gate.touch()
+
+    def open_gate(self):
+        self.gate.unlink(missing_ok=True)
+
+    def waiting(self):
+        """How many have come since the gate was closed."""
+        return len(self.reads.read_text().splitlines()) if self.reads.exists() else 0
+
+
+class ClosingTest(FaultsBase):
+    """What ended while the daemon was away is closed before anything is planned again."""
+
+    RUNNING = 4
+
+    def setUp(self):
+        self.reader = GatedReader()
+        self.addCleanup(shutil.rmtree, self.reader.folder, ignore_errors=True)
+        settings = f"max_jobs_per_device: {self.RUNNING}\ninspect: {self.reader.program}\n"
+        self.daemon = FakeDaemon(settings=settings)
+        self.addCleanup(self.daemon.close)
+        self.addCleanup(self.reader.open_gate)
+
+    def states(self, names):
+        listed = {job["id"]: job["state"] for job in self.daemon.json("list")["jobs"]}
+        return {listed[name] for name in names}
+
+    # No plan is stored any more, and nobody can read a model. Each job that waits is of another
+    # length, so that there is more to read than threads that read.
+    def test_f09_attempts_are_closed_while_nothing_can_be_planned(self):
+        names = [self.daemon.submit_script(ENDLESS) for _ in range(self.RUNNING)]
+        for name in names:
+            self.daemon.wait_step(name, 6)
+        for length in range(24, 30):
+            waits = self.daemon.submit_script("steps=1", f"training.max_seq_length={length}")
+            self.daemon.wait_state(waits, "QUEUED")
+        self.daemon.kill()
+        self.kill_all("snug-shim", "fake-worker")
+        with self.store() as rows:
+            rows.execute("UPDATE jobs SET plans = ''")
+        self.reader.close_gate()
+        self.daemon.start()
+        wait_for(lambda: self.states(names) == {"QUEUED"}, "the attempts' ends", CLOSED_S)
+        wait_for(lambda: self.reader.waiting() >= 2, "all threads that read to wait", 30)
+        self.assertEqual(self.states(names), {"QUEUED"})
+        self.assertEqual(self.daemon.processes("fake-worker"), [])
+        self.reader.open_gate()
+        for name in names:
+            self.assertEqual(self.daemon.wait_state(name, "RUNNING")["epoch"], 2)
 
 
 class AwayTest(FaultsBase):

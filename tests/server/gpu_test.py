@@ -118,11 +118,17 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(self.devices()["gpu:1"]["measured_bytes"], "0")
         memory = self.daemon.job(name)["memory"]
         self.assertEqual(int(memory["process_peak_bytes"]), 300 * MIB)
+        # Far more than its plan's few MiB, and its worker has not seen it.
+        beyond = 300 * MIB - int(memory["predicted_peak_bytes"])
+        self.assertEqual(int(memory["uncounted_bytes"]), beyond)
+        self.assertIn("in its context, or behind its step 0", memory["warning"])
+        self.assertIn(f"warning    {memory['warning']}", self.daemon.run("get", name).stdout)
         text = self.daemon.metrics()
         for line in (
             f'snug_device_memory_used_bytes{{device="gpu:0"}} {300 * MIB}',
             f'snug_device_memory_unattributed_bytes{{device="gpu:0"}} {200 * MIB}',
             f'snug_job_memory_process_peak_bytes{{device="gpu:0",job="{name}"}} {300 * MIB}',
+            f'snug_job_memory_uncounted_bytes{{device="gpu:0",job="{name}"}} {beyond}',
             'snug_device_up{device="gpu:0"} 1',
         ):
             self.assertIn(line, text)

@@ -92,16 +92,33 @@ class KeepTest(unittest.TestCase):
         job = self.cancelled(loading)
         self.assertEqual(job["reason"], "cancelled without an output: it had made no step")
 
-    # Nobody is there who could export what they have.
-    def test_jobs_that_have_trained_and_do_not_now_are_not_cancelled_by_it(self):
+    def test_a_paused_job_gets_a_worker_for_its_export(self):
         paused = self.running()
         self.daemon.run("pause", paused)
-        self.daemon.wait_state(paused, "PAUSED")
-        refused = self.keep(paused, code=1)
-        self.assertIn("it is PAUSED, and does not train", refused)
-        self.assertEqual(self.daemon.job(paused)["state"], "PAUSED")
-        self.daemon.run("cancel", paused)
-        self.assertIn("cannot cancel and keep", self.keep(paused, code=1))
+        step = int(self.daemon.wait_state(paused, "PAUSED")["progress"]["global_step"])
+        self.assertEqual(self.keep(paused), f"{paused} QUEUED\n")
+        job = self.cancelled(paused)
+        self.assertEqual((job["reason"], job["keep"], job["epoch"]), (KEPT, True, 2))
+        self.assertLessEqual(int(job["progress"]["global_step"]) - step, 1)
+        self.check_output(paused)
+
+    def test_one_that_waits_for_its_export_still_does_after_a_restart(self):
+        waits = self.running()
+        self.daemon.run("pause", waits)
+        self.daemon.wait_state(waits, "PAUSED")
+        other = self.daemon.submit_script(ENDLESS)  # Has the device.
+        self.daemon.wait_state(other, "RUNNING")
+        self.keep(waits)
+        self.daemon.restart()
+        self.assertEqual(self.daemon.job(waits)["state"], "QUEUED")
+        self.daemon.run("cancel", other)
+        self.assertEqual(self.cancelled(waits)["reason"], KEPT)
+        self.check_output(waits)
+
+    def test_what_has_ended_is_not_cancelled_by_it(self):
+        cancelled = self.running()
+        self.daemon.run("cancel", cancelled)
+        self.assertIn("cannot cancel and keep", self.keep(cancelled, code=1))
         done = self.daemon.submit_script("steps=2")
         self.daemon.wait_state(done, "SUCCEEDED")
         self.assertIn("cannot cancel and keep", self.keep(done, code=1))

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-from tests.harness import guest
+from tests.harness import guest, tracing
 from tests.harness.binaries import binary
 from tests.harness.daemon import wait_for
 from tests.harness.fake_daemon import FakeDaemon
@@ -19,22 +19,39 @@ from tests.harness.stuck_disk import StuckDisk
 INSIDE = "SNUG_TEST_GUEST"
 GROUPS = pathlib.Path("/sys/fs/cgroup")
 LIMITS = ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max")
+BOOT_S = 100
 ENDLESS = "steps=100000 step_ms=50"
+FORKING = f"{ENDLESS} fork_at=2"
 GREEDY = "steps=12 step_ms=50 grow_at=8 grow_mb=2000 only_epoch=1"
 
 
 @unittest.skipIf(INSIDE in os.environ, "this is the Linux of its own")
 class OutsideTest(unittest.TestCase):
     def test_in_a_linux_of_its_own(self):
-        if guest.run(["true"], {}, 100)[0] is None:
-            self.skipTest("User Mode Linux does not boot: no process may trace another here")
+        self.boot()
         names = ("PYTHONPATH", "SNUG_BIN_DIR", "SNUG_FAKE_WORKER", "SNUG_PYTHON", "SNUG_SOURCE_DIR")
         environment = {name: os.environ[name] for name in names if name in os.environ}
         command = [sys.executable, "-m", "unittest", "tests.server.kernel_test"]
         status, output = guest.run(command, {**environment, INSIDE: "1"}, 500)
         print(output)
         self.assertEqual(status, 0, output)
-        self.assertIn("Ran 6 tests", output)  # With this one, which is skipped there.
+        self.assertIn("Ran 8 tests", output)  # With those of this class, which are skipped there.
+
+    def boot(self):
+        """Skips the test only where this machine refuses what User Mode Linux cannot do without;
+        whatever else keeps it from booting is a failure."""
+        status, output = guest.run(["true"], {}, BOOT_S)
+        refusal = tracing.refusal() if status is None else ""
+        if refusal:
+            self.skipTest(f"User Mode Linux has to trace processes: {refusal}")
+        self.assertEqual(status, 0, f"User Mode Linux does not boot in {BOOT_S} s:\n{output}")
+
+    def test_a_refusal_to_trace_is_known_from_other_failures(self):
+        command = [sys.executable, "-m", "tests.harness.tracing"]
+        confined = subprocess.run(
+            [binary("snug-confine"), *command], capture_output=True, text=True, check=True
+        )
+        self.assertEqual(confined.stdout, "PTRACE_TRACEME: Operation not permitted\n")
 
 
 @unittest.skipUnless(INSIDE in os.environ, "in a Linux of its own")
@@ -80,6 +97,27 @@ class InsideTest(unittest.TestCase):
         )
         self.assertFalse(group.exists())
         self.assertEqual(self.daemon.wait_step(calm, int(before) + 2)["epoch"], 1)
+
+    # While it has all of the processes that its group may have its neighbour goes on, and the
+    # daemon starts another worker. Those that sleep end with it: the kernel removes no group in
+    # which a process lives.
+    def test_f38_a_worker_that_starts_processes_without_end(self):
+        calm, _ = self.running()
+        name, _ = self.running(FORKING)
+        self.daemon.wait_step(name, 2)
+        group = self.group / f"{name}.1"
+        most = (group / "pids.max").read_text()
+        self.assertEqual((group / "pids.current").read_text(), most)
+        before = int(self.daemon.job(calm)["progress"]["global_step"])
+        self.daemon.wait_state(self.daemon.submit_script("steps=3"), "SUCCEEDED")
+        self.assertEqual(self.daemon.wait_step(calm, before + 2)["epoch"], 1)
+        self.assertEqual((group / "pids.current").read_text(), most)
+        self.daemon.run("cancel", name)
+        self.assertEqual(self.daemon.wait_state(name, "CANCELLED")["epoch"], 1)
+        self.assertFalse(group.exists())
+        log = (self.daemon.attempt(name) / "worker.log").read_text()
+        self.assertRegex(log, "started [0-9]+ processes: Resource temporarily unavailable")
+        self.assertIsNone(self.daemon.process.poll())
 
     def test_the_group_has_the_attempts_limits(self):
         name, job = self.running()

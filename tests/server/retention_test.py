@@ -25,6 +25,24 @@ class RetentionTest(unittest.TestCase):
         self.daemon.wait_state(name, "SUCCEEDED")
         return name
 
+    def prepared(self, rows, script="steps=2"):
+        """A job that is trained with a dataset of so many rows of its own: its id, and the folder
+        that the dataset was prepared in."""
+        path = self.daemon.jobs / f"rows-{rows}.jsonl"
+        path.write_text('{"input_ids": [5, 6, 7], "labels": [5, 6, 7]}\n' * rows)
+        folder = self.daemon.state / "datasets"
+        before = set(folder.iterdir())
+        name = self.daemon.submit_script(script, f"dataset={path}")
+        self.daemon.wait_state(name, "RUNNING" if script == ENDLESS else "SUCCEEDED")
+        (new,) = set(folder.iterdir()) - before
+        return name, new
+
+    def use(self, *folders):
+        """Makes the prepared datasets so many hours old, in this order."""
+        for folder, hours in folders:
+            used = time.time() - hours * 3600
+            os.utime(folder, (used, used))
+
     def jobs(self):
         """Ids of all jobs, newest first."""
         return [job["id"] for job in self.daemon.json("list", "--all")["jobs"]]
@@ -66,21 +84,11 @@ class RetentionTest(unittest.TestCase):
 
     def test_datasets_that_no_job_was_prepared_with_go(self):
         self.keep("datasets: {age: 2h}")
-        folder = self.daemon.state / "datasets"
-        names, prepared = [], []
-        for rows in (3, 4, 5, 6):
-            path = self.daemon.jobs / f"rows-{rows}.jsonl"
-            path.write_text('{"input_ids": [5, 6, 7], "labels": [5, 6, 7]}\n' * rows)
-            before = set(folder.iterdir())
-            names.append(self.ended("steps=2", f"dataset={path}"))
-            (new,) = set(folder.iterdir()) - before
-            prepared.append(new)
+        names, prepared = zip(*(self.prepared(rows) for rows in (3, 4, 5, 6)))
         # The first keeps its job; the second was used just now, the third is too young.
         for name in names[1:]:
             self.daemon.run("delete", name)
-        for path, hours in zip(prepared, (9, 0, 1.5, 9)):
-            used = time.time() - hours * 3600
-            os.utime(path, (used, used))
+        self.use(*zip(prepared, (9, 0, 1.5, 9)))
         self.swept()
         self.assertEqual([path.exists() for path in prepared], [True, True, True, False])
         self.assertEqual(self.metric('snug_retention_removed_total{what="dataset"}'), 1)
@@ -88,6 +96,34 @@ class RetentionTest(unittest.TestCase):
         again = self.ended("steps=2", f"dataset={self.daemon.jobs / 'rows-6.jsonl'}")
         self.assertTrue(prepared[3].exists())
         self.assertEqual(self.daemon.job(again)["state"], "SUCCEEDED")
+
+    # Of three that no job needs the newest stays beside the oldest of all, which a job trains with.
+    # They grow old one by one, the oldest first: no sweep in between finds another one the newest.
+    def test_the_newest_datasets_stay_and_those_of_jobs(self):
+        self.keep("datasets: {count: 1}")
+        _, needed = self.prepared(3, ENDLESS)
+        names, (oldest, older, newest) = zip(*(self.prepared(rows) for rows in (4, 5, 6)))
+        for name in names:
+            self.daemon.run("delete", name)
+        self.use((needed, 9), (oldest, 4), (older, 3), (newest, 2))
+        self.swept()
+        there = [path.exists() for path in (needed, oldest, older, newest)]
+        self.assertEqual(there, [True, False, False, True])
+        self.assertEqual(self.metric('snug_retention_removed_total{what="dataset"}'), 2)
+
+    # Each is some 400 KB: there is room for one of them, and what a job needs stays all the same.
+    def test_datasets_stay_as_far_as_their_bytes_go(self):
+        self.keep("datasets: {bytes: 600KiB}")
+        names, folders = zip(*(self.prepared(rows) for rows in (10_000, 10_001, 10_002)))
+        needed, older, newest = folders
+        for name in names[1:]:
+            self.daemon.run("delete", name)
+        self.use((needed, 9), (older, 3), (newest, 2))
+        self.swept()
+        there = [path.exists() for path in (needed, older, newest)]
+        self.assertEqual(there, [True, False, True])
+        self.assertGreater(self.metric("snug_retention_removed_bytes_total"), 300_000)
+        self.assertEqual(self.daemon.run("doctor").returncode, 0)
 
     def test_checkpoints_and_logs_go_and_the_output_stays(self):
         self.keep("checkpoints: {count: 1}, logs: {bytes: 4KiB}")

@@ -10,7 +10,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import time
 import unittest
 
 from tests.harness.binaries import binary
@@ -133,20 +132,27 @@ class StoreTest(unittest.TestCase):
         jobs.sort(key=lambda job: job["start_time"])
         self.assertEqual([job["id"] for job in jobs], [names[-1], *names[1:-1]])
 
-    # Nothing that the plans came from is there any more: they were stored with the job.
+    # Nothing that the plans came from is there any more until the job runs: they were stored with
+    # it. Whoever wanted to read the model again would hold the job, and never place it.
     def test_a_restart_places_a_job_by_its_stored_plans(self):
         busy = self.daemon.submit_script(ENDLESS)
         self.daemon.wait_state(busy, "RUNNING")
-        waits = self.daemon.submit_script("steps=1")
+        waits = self.daemon.submit_script("steps=200 step_ms=50")
         self.daemon.wait_state(waits, "QUEUED")
         self.daemon.kill()
         (self.daemon.jobs / "model" / "config.json").rename(self.daemon.jobs / "config.json")
         self.daemon.start()
-        time.sleep(1)  # Whoever wanted to read it would have tried.
-        self.assertEqual(self.daemon.job(waits)["state"], "QUEUED")
-        (self.daemon.jobs / "config.json").rename(self.daemon.jobs / "model" / "config.json")
         self.daemon.run("cancel", busy)
-        self.daemon.wait_state(waits, "SUCCEEDED")
+
+        def runs():
+            job = self.daemon.job(waits)
+            self.assertNotIn("is held", job["reason"])
+            self.assertIn(job["state"], ("QUEUED", "STARTING", "RUNNING"), job)
+            return job["state"] == "RUNNING"
+
+        wait_for(runs, "it to run")
+        (self.daemon.jobs / "config.json").rename(self.daemon.jobs / "model" / "config.json")
+        self.assertEqual(self.daemon.wait_state(waits, "SUCCEEDED")["epoch"], 1)
 
     def test_lists_by_state_label_name_limit_and_order(self):
         red = self.ended("steps=1", "labels.team=red")
@@ -190,7 +196,7 @@ class StoreTest(unittest.TestCase):
         self.assertEqual(self.daemon.job(first)["labels"], {"owner": "bob"})
 
     def test_a_job_runs_again_and_its_spec_submits_again(self):
-        name = self.ended("steps=3", "labels.a=b")
+        name = self.ended("steps=3", "labels.a=b \N{GRINNING FACE}")
         again = self.daemon.run("rerun", name).stdout.strip()
         job = self.daemon.wait_state(again, "SUCCEEDED")
         self.assertEqual(job["parent_job"], name)

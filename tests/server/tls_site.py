@@ -38,14 +38,15 @@ class Site:
     """A daemon with two addresses, one for tokens and one for certificates, and two tenants, each
     with the model and the data in a folder of its own."""
 
-    def __init__(self, share="1GiB", stored="1TiB", settings=""):
+    def __init__(self, share="1GiB", stored="1TiB", settings="", under=()):
+        """`under`: a command that snugd is the rest of, as Daemon has it."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="snug-tls-"))
         self.authority = Authority(self.folder)
         cert, key = self.authority.issue("server", "/CN=server", "IP:127.0.0.1")
         ca = self.authority.certificate
         places = {"folder": self.folder, "cert": cert, "key": key, "ca": ca}
         settings += TENANTS.format(**places, share=share, stored=stored)
-        self.daemon = FakeDaemon(settings=settings)
+        self.daemon = FakeDaemon(settings=settings, under=under)
         for tenant in ("blue", "red"):
             subprocess.run(["cp", "-r", self.daemon.jobs, self.folder / tenant], check=True)
 

@@ -142,7 +142,8 @@ except SnugError as error:
         self.assertIn(job, [each["id"] for each in json.loads(body)["data"]])
         # The metrics name the jobs of all tenants.
         self.assertEqual(self.site.page("/metrics", self.user)[0], 403)
-        self.assertIn("snug_build_info{", self.site.page("/metrics", self.operator)[2])
+        for token in (self.operator, self.site.token("red", "auditor")):
+            self.assertIn("snug_build_info{", self.site.page("/metrics", token)[2])
 
     def test_the_link_of_a_page_over_tls(self):
         url = urllib.parse.urlsplit(self.site.ok("open", token=self.viewer)["url"])
@@ -254,6 +255,10 @@ except SnugError as error:
         self.assertEqual(
             self.site.reason("cancel", name, token=self.viewer), "PERMISSION_DENIED"
         )
+        auditor = self.site.token("red", "auditor")
+        self.assertIn(name, [job["id"] for job in self.site.ok("list", token=auditor)["jobs"]])
+        self.assertEqual(self.site.ok("get", name, token=auditor)["id"], name)
+        self.assertEqual(self.site.reason("cancel", name, token=auditor), "PERMISSION_DENIED")
         self.site.ok("cancel", name, token=self.operator)  # Of another tenant, and of all.
         self.site.ended(name, "CANCELLED", self.user)
 
@@ -403,8 +408,11 @@ class ShareTest(unittest.TestCase):
         first = site.ok("submit", site.job("red", ENDLESS), token=red)["id"]
         running = site.ended(first, "RUNNING", red)
         second = site.ok("submit", site.job("red", ENDLESS), token=red)["id"]
-        waits = site.ended(second, "QUEUED", red)
-        self.assertIn("of its tenant's share, ", waits["reason"])
+        site.ended(second, "QUEUED", red)
+        share = "of its tenant's share, "  # Known from its first round on.
+        wait_for(
+            lambda: share in site.ok("get", second, token=red)["reason"], "it waits for its share"
+        )
         self.assertLessEqual(int(running["memory"]["budget_bytes"]), 16 << 20)
         other = site.ok("submit", site.job("blue", "steps=2"), token=blue)["id"]
         site.ended(other, "SUCCEEDED", blue)

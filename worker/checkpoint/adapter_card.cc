@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/files/adapter_export.h"
 #include "worker/program/files/base_model.h"
@@ -47,11 +48,16 @@ absl::StatusOr<std::string> FrontMatter(const program::BaseModel& base, const ch
                       tagged, "- lora\n- transformers\n---\n\n");
 }
 
+// With the command that gives it to others.
 std::string BaseText(const program::BaseModel& base) {
   if (base.job.empty()) return absl::StrCat("`", OneLine(base.name), "`");
-  return absl::StrContains(base.job, '/')
-             ? absl::StrCat("the model in Snug's checkpoint `", OneLine(base.job), "`")
-             : absl::StrCat("the model that Snug's job `", OneLine(base.job), "` made");
+  const std::vector<std::string> parts =
+      absl::StrSplit(OneLine(base.job), absl::MaxSplits("/checkpoints/", 1));
+  const std::string download = absl::StrCat(" (`snug download ", parts[0], " BASE");
+  return parts.size() == 1
+             ? absl::StrCat("the model that Snug's job `", parts[0], "` made", download, "`)")
+             : absl::StrCat("the model in Snug's checkpoint `", OneLine(base.job), "`", download,
+                            " --checkpoint ", parts[1], "`)");
 }
 
 // What is not one value for all modules.

@@ -94,37 +94,43 @@ absl::Status CheckOneDType(const std::vector<TensorBytes>& weights) {
   return absl::OkStatus();
 }
 
-// config.json of what was trained.
-absl::StatusOr<ordered_json> ConfigOfTrained(const ExportOptions& options,
-                                             const std::vector<TensorBytes>& weights) {
+// A model that was trained, and its config.json.
+struct Trained {
+  program::ModelConfig config;
+  ordered_json json;
+};
+
+absl::StatusOr<Trained> TrainedOf(const ExportOptions& options,
+                                  const std::vector<TensorBytes>& weights) {
   RETURN_IF_ERROR(CheckOneDType(weights));
-  ASSIGN_OR_RETURN(const program::ModelConfig trained, ConfigOf(options));
-  ConfigChanges changes = ChangesOf(trained, options.label_names);
+  Trained trained;
+  ASSIGN_OR_RETURN(trained.config, ConfigOf(options));
+  ConfigChanges changes = ChangesOf(trained.config, options.label_names);
   changes.dtype = weights.front().dtype;
   changes.vocabulary = options.vocabulary;
-  return ConfigOfExport(options.model_dir, changes);
+  ASSIGN_OR_RETURN(trained.json, ConfigOfExport(options.model_dir, changes));
+  return trained;
 }
 
 // All of a model's folder but its weights.
 absl::Status WriteBesideWeights(const std::string& folder, const ExportOptions& options,
-                                const ordered_json& config) {
-  ASSIGN_OR_RETURN(const program::ModelConfig trained, ConfigOf(options));
-  ASSIGN_OR_RETURN(const std::string config_text, program::JsonText(config, program::kIndent));
-  RETURN_IF_ERROR(WriteText(folder, "config.json", config_text + "\n"));
-  if (trained.reversible) RETURN_IF_ERROR(WriteReversibleLoader(trained, folder));
+                                const Trained& trained) {
+  ASSIGN_OR_RETURN(const std::string config, program::JsonText(trained.json, program::kIndent));
+  RETURN_IF_ERROR(WriteText(folder, "config.json", config + "\n"));
+  if (trained.config.reversible) RETURN_IF_ERROR(WriteReversibleLoader(trained.config, folder));
   RETURN_IF_ERROR(CopyIfPresent(options.model_dir, folder, program::kGenerationConfig));
   return CopyTokenizerFiles(options.model_dir, options.data_dir, folder);
 }
 
 absl::Status FillModel(const std::string& folder, const ExportOptions& options,
                        const std::vector<TensorBytes>& weights) {
-  ASSIGN_OR_RETURN(const ordered_json config, ConfigOfTrained(options, weights));
+  ASSIGN_OR_RETURN(const Trained trained, TrainedOf(options, weights));
   std::vector<TensorBytes> written;
   for (const TensorBytes& tensor : weights) {
-    if (tensor.key != program::kHeadKey || !IsTied(config)) written.push_back(tensor);
+    if (tensor.key != program::kHeadKey || !IsTied(trained.json)) written.push_back(tensor);
   }
   RETURN_IF_ERROR(WriteSafetensorsFile(absl::StrCat(folder, "/", kModelFile), written).status());
-  RETURN_IF_ERROR(WriteBesideWeights(folder, options, config));
+  RETURN_IF_ERROR(WriteBesideWeights(folder, options, trained));
   return CopyMetrics(options, folder);
 }
 
@@ -155,8 +161,8 @@ absl::Status ExportModel(const std::string& output, const ExportOptions& options
 
 absl::Status WriteModelFiles(const std::string& folder, const ExportOptions& options,
                              const std::vector<TensorBytes>& weights) {
-  ASSIGN_OR_RETURN(const ordered_json config, ConfigOfTrained(options, weights));
-  RETURN_IF_ERROR(WriteBesideWeights(folder, options, config));
+  ASSIGN_OR_RETURN(const Trained trained, TrainedOf(options, weights));
+  RETURN_IF_ERROR(WriteBesideWeights(folder, options, trained));
   return WriteModelIndex(folder, weights);
 }
 

@@ -3,8 +3,10 @@
 #include <ATen/Parallel.h>
 #include <malloc.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,13 @@
 #include "worker/execute/torch_errors.h"
 
 namespace snug::execute {
+
+int64_t Device::SeenBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t pages = 0, resident = 0;
+  statm >> pages >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
 
 // Pages of its own: they are given back when it goes.
 void* Device::AllocateHost(int64_t bytes) {

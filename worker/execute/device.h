@@ -37,16 +37,14 @@ class Device {
   // Of an instruction's stream number, as kernels take it; null on the CPU.
   virtual kernels::Stream stream(int number) = 0;
 
-  // Throw std::runtime_error where the device refuses. Copy: between the device's memory and
-  // itself or the host's, whichever addresses they are; one that reads or writes the host's is done
-  // when it returns.
+  // Throw std::runtime_error where the device refuses. Copy: from and to memory of the device or
+  // the host; when it returns, the host has what comes to it and may use again what it gave.
   virtual void Copy(void* to, const void* from, int64_t bytes, int stream) = 0;
   // In its stream's order, perhaps long after it returns: what it reads and writes stays until the
   // stream has been waited for. The host's memory is AllocateHost's.
   virtual void CopyAsync(void* to, const void* from, int64_t bytes, int stream) = 0;
   virtual void Fill(void* to, int byte, int64_t bytes, int stream) = 0;
-  // An event recorded on one stream can be waited for on another, until Synchronize: so it is one
-  // tape's.
+  // What one stream has recorded others can wait for, until Synchronize: an event is one tape's.
   virtual void Record(int event, int stream) = 0;
   virtual void Wait(int event, int stream) = 0;
   virtual void Multiply(const GemmCall& call, int stream) = 0;
@@ -57,9 +55,11 @@ class Device {
 
   // What was given back and is kept for later, if anything, goes back to the system.
   virtual void ReturnFreeMemory() {}
+  // What is taken by the word of who gives it (program/planning/memory_look.h), 0: nobody says. Of
+  // the host by this process; of a GPU by anybody since the device was opened. Throws as Copy does.
+  virtual int64_t SeenBytes();
 
-  // The host's memory for copies to and from the device: on a GPU it is pinned. Null: there is no
-  // more. Not counted by the allocator.
+  // The host's memory for copies, on a GPU pinned; the allocator does not count it. Null: no more.
   virtual void* AllocateHost(int64_t bytes);
   virtual void FreeHost(void* address, int64_t bytes) noexcept;
 

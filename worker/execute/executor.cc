@@ -120,28 +120,17 @@ absl::Status Executor::RunLoop(Frame& frame, size_t t) {
   const int64_t rows = frame.batch.Of(loop.rows);
   frame.loop = &loop;
   frame.loop_line = t;
-  if (rows == 0) RETURN_IF_ERROR(BeginGradients(frame, t));
-  for (int64_t first = 0; first < rows; first += loop.rows_of_pass) {
+  int64_t first = 0;
+  do {  // Of no rows there is a pass, in which gradients begin.
     frame.pass = {.first_row = first,
                   .rows = std::min(loop.rows_of_pass, rows - first),
                   .last = first + loop.rows_of_pass >= rows};
     for (int32_t i = 1; i <= loop.lines; ++i)
       RETURN_IF_ERROR(RunWithSlots(frame, t + static_cast<size_t>(i)));
-  }
+    first += loop.rows_of_pass;
+  } while (first < rows);
   frame.loop = nullptr;
-  return absl::OkStatus();
-}
-
-absl::Status Executor::BeginGradients(Frame& frame, size_t t) {
   frame.pass = {};
-  for (int32_t i = 1; i <= frame.loop->lines; ++i) {
-    const Instruction& line = frame.tape.instructions[t + static_cast<size_t>(i)];
-    if (line.begins == 0) continue;
-    RETURN_IF_ERROR(CatchTorch([&] {
-      const OpRun run = Bind(frame, line);
-      for (size_t p = 0; p < run.parameters.size(); ++p) run.BeginGradient(p);
-    }));
-  }
   return absl::OkStatus();
 }
 
@@ -224,7 +213,7 @@ absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
     OpenedSlice opened(device_.allocator(), slice);
     const auto start = std::chrono::steady_clock::now();
     if (run.d_out[0] && run.d_out[0].rows == 0) {  // No product of no rows writes anything.
-      for (size_t i = 0; i < run.parameters.size(); ++i) run.BeginGradient(i);
+      run.BeginGradients();
       run.begins = 0;
     }
     function(run);
@@ -260,14 +249,15 @@ OpRun Executor::Bind(const Frame& frame, const Instruction& line) const {
   run.scalars = frame.scalars;
   run.device = &device_;
   run.stream_number = line.stream;
-  run.first_row = frame.loop == nullptr ? 0 : frame.pass.first_row;
+  run.first_row = frame.pass.first_row;
+  run.rows = frame.pass.rows;
   const auto bind = [&](const auto& operands, auto& views) {
     for (size_t i = 0; i < operands.size(); ++i) {
       const program::Operand& operand = operands[i];
       if (!operand) continue;
       char* const slot = frame.memory.At(frame.tape, operand.slot);
       views[i] = {slot, operand.RowsOf(frame.batch.Of(operand.rows)), operand.width, operand.dtype};
-      if (frame.loop == nullptr) continue;
+      if (frame.loop == nullptr || operand.rows != frame.loop->rows) continue;
       views[i] = views[i].Rows(operand.of_pass ? 0 : frame.pass.first_row, frame.pass.rows);
     }
   };

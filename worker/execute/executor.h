@@ -83,8 +83,6 @@ class Executor {
   OpRun Bind(const Frame& frame, const program::Instruction& line) const;
   // Which gradients of parameters the line begins in this pass.
   static uint8_t Begun(const Frame& frame, const program::Instruction& line);
-  // Gradients that begin in a loop's body, where there are no rows to run it over.
-  absl::Status BeginGradients(Frame& frame, size_t t);
   // Whether all streams in fixed point stayed within their room.
   absl::Status CheckStreams(const Batch& batch);
   // Adds up what the head found of the trained tokens; gives their weighted losses.

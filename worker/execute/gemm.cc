@@ -22,6 +22,11 @@ GemmChoice& InUse() {
   return choice;
 }
 
+bool& MayTakeTf32() {
+  static bool may = false;
+  return may;
+}
+
 }  // namespace
 
 int GemmKind(const GemmCall& call) {
@@ -39,6 +44,10 @@ GemmChoice GemmChoice::Default() {
 void UseGemmChoice(const GemmChoice& choice) { InUse() = choice; }
 
 const GemmChoice& GemmChoiceInUse() { return InUse(); }
+
+void UseTf32(bool use) { MayTakeTf32() = use; }
+
+bool Tf32InUse() { return MayTakeTf32(); }
 
 void Gemm(const GemmCall& call) {
   if (call.m == 0 || call.n == 0 || call.k == 0) return;

@@ -67,6 +67,11 @@ struct GemmChoice {
 void UseGemmChoice(const GemmChoice& choice);
 const GemmChoice& GemmChoiceInUse();
 
+// Whether a GPU may round operands of fp32 to TF32, 10 bits behind the point, for its tensor cores:
+// the process's as well, false at first. The CPU does not heed it.
+void UseTf32(bool use);
+bool Tf32InUse();
+
 // Times the paths of each kind on this process's threads: about half a second on two cores.
 GemmChoice MeasureGemmChoice();
 

@@ -1,5 +1,6 @@
-// Bytes between the host and a device's memory, there when the call returns. Where the host reads
-// that memory itself nothing is made twice; elsewhere the host holds kHostPieceBytes at a time.
+// Bytes between the host and a device's memory: when the call returns the host has what it gets,
+// and may use again what it gave. Where the host reads that memory itself nothing is made twice;
+// elsewhere the host holds kHostPieceBytes at a time.
 //
 // All on the device's stream 0, behind what was issued there. Nothing here is for the inside of a
 // tape: ops have OpRun's.

@@ -18,4 +18,8 @@ void OpRun::BeginGradient(size_t i) const {
   if (!adds_to_parameter(i)) Zero(parameters[i].gradient);
 }
 
+void OpRun::BeginGradients(size_t first) const {
+  for (size_t i = first; i < parameters.size(); ++i) BeginGradient(i);
+}
+
 }  // namespace snug::execute

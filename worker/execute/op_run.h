@@ -26,9 +26,10 @@ struct OpRun {
   std::array<View, program::kMaxOutputs> out;
   std::array<View, program::kMaxOutputs> d_out;
   std::array<View, program::kMaxInputs> d_in;
-  int64_t first_row = 0;   // In a loop: of all rows, the first of this pass.
+  int64_t first_row = 0;   // In a loop: of all rows, the first of this pass,
+  int64_t rows = 0;        // and how many it has. An operand of other rows is there whole.
   uint8_t accumulate = 0;  // Bit i: d_in[i] is added into what is there.
-  uint8_t begins = 0;  // Bit i: the gradient of parameter i begins: what is there is of no use.
+  uint8_t begins = 0;      // Bit i: the gradient of parameter i begins: what is there is of no use.
   std::array<ParameterView, kMaxParameters> parameters;
   const Batch* batch = nullptr;
   StepScalars scalars;
@@ -39,6 +40,7 @@ struct OpRun {
   bool adds_to_parameter(size_t i) const { return (begins >> i & 1) == 0; }
   // Zeros where the gradient of parameter i begins: for what can only add.
   void BeginGradient(size_t i) const;
+  void BeginGradients(size_t first = 0) const;  // Of each parameter from there on.
   // What kernels are called with: null on the CPU.
   kernels::Stream stream() const;
   // On the run's stream.

@@ -80,7 +80,9 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.key = KeyFrom(from.plan().key());
   if (!from.device().empty()) to.device = from.device();
   to.threads = from.plan().threads();
+  if (from.plan().head_rows() > 0) to.head_rows = from.plan().head_rows();
   to.context_bytes = from.context_bytes();
+  to.unseen_bytes = from.unseen_bytes();
   to.products = from.products();
   to.cap_bytes = from.cap_bytes();
   to.promised = BytesFrom(from.plan());

@@ -158,6 +158,7 @@ train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
   if (from.has_adam_beta2()) to.beta2 = from.adam_beta2();
   if (from.has_adam_epsilon()) to.epsilon = from.adam_epsilon();
   to.schedule_options = ScheduleOptionsFrom(from, to.learning_rate);
+  to.tf32 = from.tf32();
   to.neftune_alpha = from.neftune_noise_alpha();
   if (spec.has_mlm_probability()) to.mlm_probability = spec.mlm_probability();
   to.group_by_length = from.group_by_length();
@@ -303,6 +304,14 @@ v1::WorkerEvent::PlanChanged AnswerTo(const train::PlanAnswer& from) {
   to.set_global_step(from.global_step);
   to.set_current_bytes(from.current_bytes);
   to.set_refusal(from.refusal);
+  return to;
+}
+
+v1::MemoryLook LookTo(const program::MemoryLook& from) {
+  v1::MemoryLook to;
+  to.set_steps(from.steps);
+  to.set_counted_bytes(from.counted_bytes);
+  to.set_seen_bytes(from.seen_bytes);
   return to;
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "snug/v1/worker.pb.h"
+#include "worker/program/planning/memory_look.h"
 #include "worker/train/attempt.h"
 
 namespace snug::link {
@@ -21,6 +22,7 @@ train::AnswerOptions AnswersFrom(const v1::SampleOrder& from);
 
 absl::StatusOr<train::PlanOrder> OrderFrom(const v1::PlanOrder& from);
 v1::WorkerEvent::PlanChanged AnswerTo(const train::PlanAnswer& from);
+v1::MemoryLook LookTo(const program::MemoryLook& look);
 v1::Progress ProgressTo(const train::TrainingProgress& progress);
 v1::WorkerResult ResultTo(const train::AttemptResult& result);
 

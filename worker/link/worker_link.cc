@@ -96,6 +96,8 @@ class SocketLink final : public WorkerLink {
     *event.mutable_step()->mutable_progress() = ProgressTo(progress);
     event.mutable_step()->set_measured_peak_bytes(memory.measured_peak_bytes);
     event.mutable_step()->set_current_bytes(memory.current_bytes);
+    for (const program::MemoryLook& look : memory.looks)
+      *event.mutable_step()->add_looks() = LookTo(look);
     {
       const std::lock_guard lock(mutex_);
       *hello_.mutable_last() = event.step();

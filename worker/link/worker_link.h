@@ -10,7 +10,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "worker/program/planning/memory_look.h"
 #include "worker/train/attempt.h"
 
 namespace snug::link {
@@ -29,6 +31,7 @@ struct CheckpointReport {
 struct MemoryReport {
   int64_t measured_peak_bytes = 0;
   int64_t current_bytes = 0;
+  std::vector<program::MemoryLook> looks = {};
 };
 
 // A daemon that is started anew is there in less.

@@ -5,6 +5,7 @@ part k is the business of process k modulo their number. So nothing is sent to t
 send back comes in order. The processes are forks: what was loaded before is theirs without a copy.
 """
 
+import contextlib
 import ctypes
 import dataclasses
 import fcntl
@@ -131,7 +132,8 @@ class Maker:
             _limit_memory(self._options.memory_bytes - processes * GROWTH_BYTES)
             for index in range(processes):
                 mine, theirs = context.Pipe(duplex=False)
-                fcntl.fcntl(mine.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+                with contextlib.suppress(PermissionError):  # Its user has many pipes.
+                    fcntl.fcntl(mine.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
                 arguments = (theirs, index, processes)
                 worker = context.Process(target=self._work, args=arguments, daemon=True)
                 worker.start()

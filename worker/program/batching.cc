@@ -125,6 +125,12 @@ Packing PackByBestFit(const LengthCounts& lengths, int64_t max_seq_length) {
   return packing;
 }
 
+int64_t MicroBatches(const LengthCounts& lengths, const Batching& batching) {
+  const int64_t rows =
+      batching.packing ? PackByBestFit(lengths, batching.max_seq_length).sequences : lengths.rows;
+  return (rows + batching.rows - 1) / batching.rows;
+}
+
 int64_t GroupPieceRows(int64_t rows, const Batching& batching) {
   constexpr int64_t kMostSteps = 50, kFewestPieces = 4;
   const int64_t step_rows = batching.rows * batching.accumulation;

@@ -52,6 +52,9 @@ struct Packing {
 };
 Packing PackByBestFit(const LengthCounts& lengths, int64_t max_seq_length);
 
+// Of an epoch; the last may be smaller than the others.
+int64_t MicroBatches(const LengthCounts& lengths, const Batching& batching);
+
 // Rows that group_by_length sorts at a time: up to 50 optimizer steps, at most a quarter of all, as
 // transformers' LengthGroupedSampler.
 int64_t GroupPieceRows(int64_t rows, const Batching& batching);

@@ -47,7 +47,9 @@ absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const Lower
   RETURN_IF_ERROR(CheckRecipes(program, plan));
   RETURN_IF_ERROR(CheckKey(options.key));
   ASSIGN_OR_RETURN(const Graph graph, GraphOf(program));
-  std::vector<SiteStash> stashes = StashesOf(program, graph, plan);
+  // Forward alone keeps nothing: it is the same under every plan.
+  std::vector<SiteStash> stashes = options.training ? StashesOf(program, graph, plan)
+                                                    : std::vector<SiteStash>(graph.values.size());
   const Loops loops = LoopsOf(graph, stashes);
   Layout layout = LayOut(OverlapCopies(ScriptOf(program, {graph, stashes, loops}, options)));
   const size_t instructions = layout.instructions.size();

@@ -11,10 +11,15 @@
 
 namespace snug::program {
 
+// Rows of a pass over which a head takes its loss: 64 is slower, 1024 slightly faster for 4 times
+// the bytes of logits.
+inline constexpr int32_t kHeadRows = 256;
+
 struct LowerOptions {
   TapeKey key = {};
   Machine machine = {};
   bool training = true;  // false: forward and loss only.
+  int32_t head_rows = kHeadRows;
 };
 
 absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const LowerOptions& options);

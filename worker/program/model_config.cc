@@ -17,6 +17,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
@@ -40,6 +41,7 @@ constexpr int64_t kMaxVocabulary = 4'000'000;
 constexpr int64_t kMaxGrownVocabulary = int64_t{1} << 31;  // By ids of added tokens.
 constexpr int64_t kMaxPositions = 4'000'000;
 constexpr int64_t kMaxParameters = 10'000'000'000'000;
+constexpr size_t kMaxSkipped = 1'024;  // Names of modules; dynamic quantisation gives some 100.
 constexpr JsonFields::RealRange kSpreads = {0.0, 100.0};
 constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
 
@@ -73,12 +75,30 @@ void RefuseWhatIsNotComputed(JsonFields& fields) {
   MustBeAbsent(fields, {"compression_config", "per_layer_config", "attention_chunk_size"});
 }
 
+// The modules that are not in codes, as transformers names them. It takes each for a regular
+// expression; here a name is one.
+void ReadSkipped(JsonFields& parts, ModelConfig& config) {
+  const json* names = parts.Find("llm_int8_skip_modules");
+  if (names == nullptr) return;
+  const auto is_name = [](const json& name) {
+    return name.is_string() && !name.get<std::string>().empty() &&
+           absl::c_all_of(name.get<std::string>(), [](char c) {
+             return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
+           });
+  };
+  if (!names->is_array() || names->size() > kMaxSkipped || !absl::c_all_of(*names, is_name))
+    return parts.Refuse(
+        "llm_int8_skip_modules",
+        absl::StrCat("at most ", kMaxSkipped, " names of modules, of letters, digits, _ and ."));
+  for (const json& name : *names) config.in_floats.push_back(name.get<std::string>());
+}
+
 // Of files whose weights are in codes; see files/packed_tensors.h.
-void ReadQuantization(JsonFields& fields, ModelConfig& config) {
+void ReadQuantization(JsonFields& fields, const Family& family, ModelConfig& config) {
   const json* read = fields.Find("quantization_config");
   if (read == nullptr) return;
   const json object = read->is_object() ? *read : json::object();
-  const JsonFields parts(object, "", &fields.violations());
+  JsonFields parts(object, "quantization_config.", &fields.violations());
   const auto is = [&](const char* name, const json& value, const json& absent) {
     const json* found = parts.Find(name);
     return (found == nullptr ? absent : *found) == value;
@@ -93,6 +113,8 @@ void ReadQuantization(JsonFields& fields, ModelConfig& config) {
                          "no such field, or bitsandbytes' with load_in_8bit, or with load_in_4bit, "
                          "bnb_4bit_quant_type nf4 and bnb_4bit_quant_storage uint8");
   config.quantization = nf4 ? Quantization::kNf4 : Quantization::kInt8;
+  if (*family.in_floats != '\0') config.in_floats.emplace_back(family.in_floats);
+  ReadSkipped(parts, config);
 }
 
 void RefuseOtherAttention(JsonFields& fields) {
@@ -290,7 +312,7 @@ absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& w
       ReadAll(fields, *family, config);
     }
     RefuseWhatIsNotComputed(fields);
-    ReadQuantization(fields, config);
+    ReadQuantization(fields, *family, config);
     CheckDtype(fields);
   }
   if (violations.empty() && Parameters(config) > kMaxParameters) {

@@ -59,13 +59,13 @@ struct ModelConfig {
   // Where a job adds tokens: V of the model's files, and the first of the ids whose rows begin as
   // the mean of those before.
   int64_t file_vocabulary = 0, first_added = 0;
-  Quantization quantization = Quantization::kNone;  // As its files have the linear weights.
+  Quantization quantization = Quantization::kNone;  // As its files have the linear weights,
+  std::vector<std::string> in_floats;               // but for those of these modules.
 
   // What sets a family apart. The defaults are Llama's.
   Activation activation = Activation::kSilu;
   bool qkv_bias = false;
-  bool output_bias = false;  // Of self_attn.o_proj.
-  bool mlp_bias = false;
+  bool output_bias = false, mlp_bias = false;  // Of self_attn.o_proj; of the MLP's three.
   bool head_norms = false;         // Each head of q and k is normalised before it is turned.
   bool post_norms = false;         // Each half's result is normalised before it is added.
   bool unit_offset_norms = false;  // Norm weights are stored less one.

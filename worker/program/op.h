@@ -34,7 +34,7 @@ enum class OpCode : uint8_t {
   kActivation,     // x -> y                     y = activation(x)
   kDropout,        // x -> y
   kAdd,            // x, f -> y
-  kHeadLoss,  // z[, za] -> (loss)               chunks of rows; with gradient, dz in the same pass
+  kHeadLoss,       // z[, za] -> (loss)               with gradient, dz in the same run
   kSelectRows,  // x -> y                        y[i] = x[index[i]], the batch's rising index of y's
                 //                               rows: those that are trained, the last of documents
   kMergeRows,   // x -> y                        as many rows of x as y is wider lie in one of y

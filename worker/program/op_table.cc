@@ -61,7 +61,7 @@ constexpr OpRow kRows[kOpCodes] = {
      {static_cast<uint16_t>(OverIn(0) | kOverDOut), static_cast<uint16_t>(OverIn(1) | kOverDOut)},
      0,
      /*passes_gradient=*/0,
-     /*forward_in_backward=*/false,
+     /*takes_loss=*/false,
      /*takes_codes=*/kIn0,
      /*codes_beside_activation=*/true},
     {"activation",
@@ -71,7 +71,7 @@ constexpr OpRow kRows[kOpCodes] = {
      {static_cast<uint16_t>(OverIn(0) | kOverDOut)},
      0,
      /*passes_gradient=*/0,
-     /*forward_in_backward=*/false,
+     /*takes_loss=*/false,
      /*takes_codes=*/kIn0},
     // Its mask is drawn by the row's place among all rows.
     {"dropout", kRowWise, Nothing, kIn0, {kOverDOut}, 0},
@@ -83,7 +83,7 @@ constexpr OpRow kRows[kOpCodes] = {
      {OverIn(0), OverIn(1)},
      0,
      /*passes_gradient=*/0,
-     /*forward_in_backward=*/true},
+     /*takes_loss=*/true},
     {"select_rows", kWhole, Nothing, 0, {}, 1},
     {"merge_rows", kWhole, Nothing, kIn0, {kOverDOut}, 0},
     {"reorder_rows", kWhole, Nothing, 0, {}, 0},
@@ -150,15 +150,17 @@ double VisiblePairs(const RunShape& run) {
 
 // Logits are written and read, and with gradients once more each. Then the forward's product comes
 // first. Beside an adapter the matrix is frozen. It is so large that its products hide that it is
-// arranged anew for each kHeadChunkRows.
+// arranged anew for each pass.
 void AddHead(const RunShape& run, Work& work) {
   const auto width = static_cast<double>(run.in[0].width);
   const auto rank = static_cast<double>(run.op->attributes.rank);
   const auto vocabulary = static_cast<double>(HeadRows(run));
-  const auto rows = static_cast<double>(run.in_rows(0));
+  const Rows of_loss = LossRows(*run.op, run.in[0].rows);
+  const auto rows = static_cast<double>(run.key.Of(of_loss));
   RunShape forward = run;
   forward.direction = Direction::kForward;
-  forward.out[0] = run.in[0];  // Its rows are those of the products.
+  forward.out[0].rows = of_loss;  // Those of the products.
+  forward.passes = 1;
   RunShape backward = forward;
   backward.direction = Direction::kBackward;
   const bool trains = run.direction == Direction::kBackward;
@@ -231,8 +233,17 @@ const Op& InverseOf(const Op& op) {
   return (*inverses)[static_cast<size_t>(op.code)];
 }
 
+double SecondsOf(const Work& work, const Machine& machine) {
+  const double starts = work[Limit::kRuns] / machine.rates[Limit::kRuns];
+  double works = 0.0;
+  for (size_t i = 0; i < static_cast<size_t>(Limit::kRuns); ++i)
+    works += work.amounts[i] / machine.rates.per_second[i];
+  return machine.cpu ? starts + works : std::max(starts, works);
+}
+
 Work WorkOf(const RunShape& run) {
   Work work;
+  work[Limit::kRuns] = static_cast<double>(run.passes);
   if (AddProducts(run, work)) return work;
   double bytes = 0.0;
   for (size_t i = 0; i < run.op->inputs.size(); ++i) bytes += BytesOf(run, run.in[i]);

@@ -30,8 +30,9 @@ struct OpRow {
   // Bit i: the gradient of input i is that of output 0 itself. Then nothing runs for it, but where
   // gradients of one value meet, for which the op's forward adds two.
   uint8_t passes_gradient = 0;
-  // In training the backward gives the loss as well, and no forward runs.
-  bool forward_in_backward = false;
+  // In training the backward gives the loss as well, and no forward runs. Either runs in a loop of
+  // its own, over LossRows: of what has other rows each pass sees all.
+  bool takes_loss = false;
   // Bit i: the backward can read codes of two bits in the place of input i, which the forward then
   // writes behind its outputs (stash.h).
   uint8_t takes_codes = 0;
@@ -57,6 +58,10 @@ struct Machine {
   Rates rates = {};  // Of time alone: tapes are the same whatever they are.
 };
 
+// What a line of a tape takes. A CPU starts a run and then does its work. A GPU is given the next
+// runs while it works: of a line, what takes longer counts.
+double SecondsOf(const Work& work, const Machine& machine);
+
 // One run of an op, by its shapes.
 struct RunShape {
   const Op* op = nullptr;
@@ -81,15 +86,17 @@ inline int64_t HeadRows(const RunShape& run) {
   return run.op->attributes.rows > 0 ? run.op->attributes.rows : run.vocabulary;
 }
 
+// Of what a head reads, `read`, the rows that it takes a loss of.
+inline Rows LossRows(const Op& head, Rows read) {
+  return head.attributes.selected ? read : Rows::kTrained;
+}
+
 Work WorkOf(const RunShape& run);
 
 // Bytes that the run may take from its workspace slice: results of ATen ops without an out variant,
 // their scratch, our own temporaries. Measured, never exceeded (worker/program/workspace.cc has the
 // formulas; tests hold them against a counting allocator).
 int64_t WorkspaceBytes(const RunShape& run, const Machine& machine);
-
-inline constexpr int64_t kHeadChunkRows =
-    256;  // Rows of logits at a time: 64 is slower, 1024 slightly faster for 4x the bytes.
 
 }  // namespace snug::program
 

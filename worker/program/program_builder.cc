@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "worker/program/released_gradients.h"
 
 namespace snug::program {
 
@@ -42,6 +43,11 @@ std::vector<int> ProgramBuilder::AddBlock(int type, int layer, std::vector<int> 
   return program_.blocks.back().outputs;
 }
 
+Program ProgramBuilder::Take() {
+  if (mode_.release_gradients) ReleaseGradients(program_);
+  return std::move(program_);
+}
+
 int ProgramBuilder::Bind(const ParameterSlot& slot, int layer) {
   const bool whole = layer < 0 || slot.shared;
   std::string key = slot.key, module = slot.module_key.empty() ? slot.key : slot.module_key;
@@ -63,10 +69,7 @@ int ProgramBuilder::Bind(const ParameterSlot& slot, int layer) {
                                    .adapter = slot.adapter,
                                    .saved = saved,
                                    .trainable = trainable,
-                                   .decay = slot.decay,
-                                   .released = trainable && mode_.release_gradients});
-  } else {
-    program_.parameters[it->second].released = false;  // Its gradient is of two blocks.
+                                   .decay = slot.decay});
   }
   return it->second;
 }

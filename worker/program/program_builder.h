@@ -31,7 +31,7 @@ class ProgramBuilder {
   // outputs.
   std::vector<int> AddBlock(int type, int layer, std::vector<int> inputs);
 
-  Program Take() { return std::move(program_); }
+  Program Take();
 
  private:
   int Bind(const ParameterSlot& slot, int layer);

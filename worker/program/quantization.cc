@@ -1,6 +1,14 @@
 #include "worker/program/quantization.h"
 
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/tape.h"
 
@@ -38,19 +46,52 @@ absl::StatusOr<Quantization> KindOf(const ModelConfig& config, const TrainingMod
                                                  ": give that, or leave it out"));
 }
 
+// As transformers reads a list of modules: one that is named, or ends so, or lies in a named one.
+bool IsInFloats(const ModelConfig& config, const std::string& key) {
+  const absl::string_view module = absl::StripSuffix(key, ".weight");
+  return absl::c_any_of(config.in_floats, [module](const std::string& name) {
+    return absl::EndsWith(module, name) || absl::StartsWith(module, absl::StrCat(name, "."));
+  });
+}
+
+size_t WeightOf(const Block& block, const Op& op) {
+  return static_cast<size_t>(block.parameters[static_cast<size_t>(op.parameters[0])]);
+}
+
+// Whether each op reads codes in a block of that type.
+std::vector<bool> ReadersOfCodes(const Program& program, const BlockType& type,
+                                 const Block& block) {
+  std::vector<bool> reads;
+  for (const Op& op : type.ops) {
+    const Parameter* weight = IsLinear(op) ? &program.parameters[WeightOf(block, op)] : nullptr;
+    reads.push_back(weight != nullptr && !weight->trainable &&
+                    !IsInFloats(program.config, weight->key));
+  }
+  return reads;
+}
+
 }  // namespace
 
+// Where the files leave some layers' modules in floats, these layers' blocks get a type of their
+// own.
 absl::Status Quantize(Program& program, const TrainingMode& mode) {
   ASSIGN_OR_RETURN(const Quantization kind, KindOf(program.config, mode));
   if (kind == Quantization::kNone) return absl::OkStatus();
-  for (const Block& block : program.blocks) {
-    for (Op& op : program.types[static_cast<size_t>(block.type)].ops) {
-      if (!IsLinear(op)) continue;
-      const int index = block.parameters[static_cast<size_t>(op.parameters[0])];
-      Parameter& weight = program.parameters[static_cast<size_t>(index)];
-      if (weight.trainable) continue;
-      weight.quantization = op.attributes.quantization = kind;
-      RETURN_IF_ERROR(CheckRows(op, weight));
+  const std::vector<BlockType> plain = std::exchange(program.types, {});
+  std::map<std::pair<int, std::vector<bool>>, int> types;
+  for (Block& block : program.blocks) {
+    const BlockType& type = plain[static_cast<size_t>(block.type)];
+    const std::vector<bool> reads = ReadersOfCodes(program, type, block);
+    const auto [known, added] =
+        types.try_emplace({block.type, reads}, static_cast<int>(program.types.size()));
+    block.type = known->second;
+    if (added) program.types.push_back(type);
+    std::vector<Op>& ops = program.types[static_cast<size_t>(block.type)].ops;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (!reads[i]) continue;
+      Parameter& weight = program.parameters[WeightOf(block, ops[i])];
+      weight.quantization = ops[i].attributes.quantization = kind;
+      RETURN_IF_ERROR(CheckRows(ops[i], weight));
     }
   }
   return absl::OkStatus();

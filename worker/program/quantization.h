@@ -2,7 +2,8 @@
 // bytes that each takes. What the worker allocates and the daemon predicts are the same functions.
 //
 // As in QLoRA and bitsandbytes these are the weights of the linear modules in the layers. Head,
-// embedding, norms, biases, and what is trained whole stay as they are.
+// embedding, norms, biases, and what is trained whole stay as they are; so do modules that the
+// model's files name as left out (ModelConfig::in_floats).
 #ifndef WORKER_PROGRAM_QUANTIZATION_H_
 #define WORKER_PROGRAM_QUANTIZATION_H_
 

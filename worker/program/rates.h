@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "worker/program/model_config.h"
 
@@ -20,14 +21,17 @@ enum class Limit : uint8_t {
   kAttention,  // and of attention.
   kMatrices,   // Bytes of the products' matrices: read, and arranged, by each pass over some rows.
   kPasses,     // Bytes read and written by everything else.
-  kCopies,     // Bytes between the device and the host.
+  kToHost,     // Bytes copied from the device to the host,
+  kFromHost,   // and back.
+  kRuns,       // Runs: what it takes to start one.
 };
-inline constexpr size_t kLimits = 6;
-inline constexpr const char* kLimitNames[kLimits] = {"products", "narrow_products", "attention",
-                                                     "matrices", "passes",          "copies"};
+inline constexpr size_t kLimits = 8;
+inline constexpr const char* kLimitNames[kLimits] = {
+    "products", "narrow_products", "attention", "matrices",
+    "passes",   "to_host",         "from_host", "runs"};
 inline constexpr int64_t kNarrowSide = 64;  // A side below it is narrow.
 
-// Amounts by what bounds them: flops and bytes.
+// Amounts by what bounds them: flops, bytes and runs.
 struct Work {
   std::array<double, kLimits> amounts = {};
 
@@ -48,10 +52,12 @@ struct Rates {
 
   // Where only the speeds of products and of memory are known. A narrow product of rank 16 does 16
   // flops per byte of its rows, at most as many as others. A copy between a GPU and the host has a
-  // sixtieth of the memory's rate (PCIe 5 beside HBM 3).
+  // sixtieth of the memory's rate (PCIe 5 beside HBM 3). Nothing is known of what it takes to start
+  // a run: no time.
   static constexpr Rates Of(double flops_per_s, double bytes_per_s) {
     return {{flops_per_s, std::min(flops_per_s, 16.0 * bytes_per_s), flops_per_s, bytes_per_s,
-             bytes_per_s, bytes_per_s / 60.0}};
+             bytes_per_s, bytes_per_s / 60.0, bytes_per_s / 60.0,
+             std::numeric_limits<double>::infinity()}};
   }
   double& operator[](Limit limit) { return per_second[static_cast<size_t>(limit)]; }
   double operator[](Limit limit) const { return per_second[static_cast<size_t>(limit)]; }
@@ -66,13 +72,6 @@ struct MachineRates {
   const Rates& At(DType compute) const { return compute == DType::kBF16 ? bf16 : f32; }
   auto operator<=>(const MachineRates&) const = default;
 };
-
-// What the work takes on a machine of these rates.
-inline double SecondsOf(const Work& work, const Rates& rates) {
-  double seconds = 0.0;
-  for (size_t i = 0; i < kLimits; ++i) seconds += work.amounts[i] / rates.per_second[i];
-  return seconds;
-}
 
 }  // namespace snug::program
 

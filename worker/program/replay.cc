@@ -34,7 +34,7 @@ double SecondsOf(const Tape& tape, const Machine& machine) {
   std::map<int16_t, double> events;
   for (const Instruction& line : tape.instructions) {
     double& clock = now[machine.cpu ? kComputeStream : line.stream];
-    clock += SecondsOf(line.work, machine.rates);
+    clock += SecondsOf(line.work, machine);
     if (line.kind == Instruction::Kind::kRecord) events[line.event] = clock;
     if (line.kind == Instruction::Kind::kWait) clock = std::max(clock, events.at(line.event));
   }

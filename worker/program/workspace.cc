@@ -186,18 +186,18 @@ int64_t LoraLinearBytes(const RunShape& run, const Machine& machine) {
 }
 
 int64_t HeadLossBytes(const RunShape& run, const Machine& machine) {
-  const int64_t rows = std::min(run.in_rows(0), kHeadChunkRows), element = SizeOf(run.compute);
-  const int64_t width = run.in[0].width;
+  const int64_t rows = run.key.Of(LossRows(*run.op, run.in[0].rows));
+  const int64_t width = run.in[0].width, element = SizeOf(run.compute);
   const bool adapted = run.op->attributes.rank > 0;
   const int64_t za = Aligned(rows * run.op->attributes.rank * kF32);
   const int64_t classes = HeadRows(run);
-  const int64_t gathered = run.op->attributes.selected ? 0 : Aligned(rows * width * element);
-  const int64_t chunk = gathered + Aligned(rows * classes * element) + za;
-  const int64_t bias = run.op->attributes.bias ? ColumnSums(run, machine, classes) : 0;
+  const int64_t gathered = run.op->attributes.selected ? 0 : Aligned(rows * width * element) + za;
+  const int64_t pass = gathered + Aligned(rows * classes * element);
+  const int64_t bias = run.op->attributes.bias ? ColumnSums(run, machine, rows, classes) : 0;
   const int64_t forward =
       adapted ? PartBytes(run, machine, rows, classes) : ProductBytes(run, machine, rows, classes);
-  if (run.direction == Direction::kForward) return chunk + forward;
-  return chunk + za + std::max({bias, forward, ProductBytes(run, machine, rows, width)});
+  if (run.direction == Direction::kForward) return pass + forward;
+  return pass + std::max({bias, za + forward, ProductBytes(run, machine, rows, width)});
 }
 
 // A's columns of all tokens.

@@ -51,8 +51,10 @@ struct AttemptOptions {
   program::TapeKey key;          // Of the worst training batch: what the plan was replayed at.
   std::string device = "cpu:0";  // Of GPUs the process sees this one alone.
   int threads = 1;
+  int32_t head_rows = program::kHeadRows;  // The plan's (program::LowerOptions).
   std::string products;  // execute::GemmChoiceText as the node measured it; empty: the default.
   int64_t context_bytes = 0;
+  int64_t unseen_bytes = 0;  // Of these, what the process cannot see of itself.
   int64_t cap_bytes = 0;
   // What the daemon reserved, by component; none where nobody planned it.
   std::optional<program::Components> promised;

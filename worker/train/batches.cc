@@ -101,13 +101,6 @@ class OpenSequences {
 
 int64_t Quotient(int64_t rows, int64_t per) { return (rows + per - 1) / per; }
 
-int64_t MicroBatches(const program::LengthCounts& lengths, const TrainingOptions& options) {
-  const int64_t rows = options.packing
-                           ? program::PackByBestFit(lengths, options.max_seq_length).sequences
-                           : lengths.rows;
-  return Quotient(rows, options.batch_rows);
-}
-
 }  // namespace
 
 program::Batching BatchingOf(const TrainingOptions& options) {
@@ -200,8 +193,8 @@ int64_t TotalSteps(const program::LengthCounts& lengths, const TrainingOptions& 
   if (options.max_steps > 0) return options.max_steps;
   // Of every epoch: the rows' order changes which of them are packed together, not how full the
   // sequences are. Rounded once, as transformers does.
-  const auto whole =
-      static_cast<double>(Quotient(MicroBatches(lengths, options), options.accumulation));
+  const int64_t micro_batches = program::MicroBatches(lengths, BatchingOf(options));
+  const auto whole = static_cast<double>(Quotient(micro_batches, options.accumulation));
   return std::max<int64_t>(static_cast<int64_t>(std::ceil(options.epochs * whole)), 1);
 }
 

@@ -30,6 +30,7 @@ class Dataset {
   static absl::StatusOr<Dataset> Open(const std::string& folder, int64_t vocabulary,
                                       std::string source = "dataset");
 
+  int64_t bytes() const { return file_.bytes(); }
   // Valid while this is, where it is.
   Rows rows() const { return {offsets_, lengths_}; }
   int64_t tokens(int64_t row) const { return rows().tokens(row); }

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
 
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
+#include "worker/execute/device.h"
 #include "worker/execute/gemm.h"
 #include "worker/execute/gpu/measure_context.h"
+#include "worker/train/load_kernels.h"
 #include "worker/train/measure_rates.h"
 
 namespace snug::train {
@@ -23,12 +26,13 @@ constexpr int64_t kMiB = 1 << 20;
 
 int64_t WholeMiB(int64_t bytes) { return (bytes + kMiB - 1) / kMiB * kMiB; }
 
-// In whole millions a second: more digits than were measured.
+// Those that were measured, with more digits than that gives.
 std::string RatesText(const program::Rates& rates) {
   std::vector<std::string> texts;
-  for (size_t i = 0; i < program::kLimits; ++i)
-    texts.push_back(
-        absl::StrFormat("\"%s\": %.0fe6", program::kLimitNames[i], rates.per_second[i] / 1e6));
+  for (size_t i = 0; i < program::kLimits; ++i) {
+    const double rate = rates.per_second[i];
+    if (rate > 0.0) texts.push_back(absl::StrFormat("\"%s\": %.6g", program::kLimitNames[i], rate));
+  }
   return absl::StrCat("{", absl::StrJoin(texts, ", "), "}");
 }
 
@@ -37,11 +41,11 @@ std::string RatesText(const program::MachineRates& rates) {
                       "}");
 }
 
-// No rates: nothing was measured.
-std::string FactsText(int64_t context_bytes, const std::string& products,
-                      const std::string& rates) {
-  return absl::StrCat("{\"context_bytes\": ", WholeMiB(context_bytes), ", \"products\": \"",
-                      products, "\"", rates.empty() ? "" : ", \"rates\": ", rates, "}");
+std::string FactsText(const execute::ChildMemory& context, const std::string& products,
+                      const program::MachineRates& rates) {
+  return absl::StrCat("{\"context_bytes\": ", WholeMiB(context.taken_bytes),
+                      ", \"unseen_bytes\": ", context.unseen_bytes, ", \"products\": \"", products,
+                      "\", \"rates\": ", RatesText(rates), "}");
 }
 
 // Small enough to leave no mark itself, large enough to start every thread.
@@ -58,24 +62,39 @@ int64_t ContextBytes() {
   return usage.ru_maxrss * 1024 + at::get_num_threads() * execute::kGemmBufferBytes;
 }
 
-}  // namespace
-
-std::string NodeFactsText() {
+absl::StatusOr<std::string> CpuFactsText() {
   WarmUp(at::kFloat);
   WarmUp(at::kBFloat16);
   const execute::GemmChoice choice = execute::MeasureGemmChoice();  // Runs them all.
   const int64_t context_bytes = ContextBytes();  // Before anything larger is held.
   execute::UseGemmChoice(choice);
-  return FactsText(context_bytes, execute::GemmChoiceText(choice), RatesText(MeasureRates()));
+  execute::CpuDevice cpu(at::get_num_threads());
+  ASSIGN_OR_RETURN(const program::MachineRates rates, MeasureRates(cpu));
+  return FactsText({.taken_bytes = context_bytes}, execute::GemmChoiceText(choice), rates);
 }
 
+// Where they cannot be measured now, those of its kind stand in their place.
+program::MachineRates RatesOfGpu(const std::string& device) {
+  const auto measure = [&]() -> absl::StatusOr<program::MachineRates> {
+    ASSIGN_OR_RETURN(const auto gpu, execute::OpenDevice(device, /*threads=*/1));
+    return MeasureRates(*gpu);
+  };
+  const absl::StatusOr<program::MachineRates> measured = measure();
+  if (measured.ok()) return *measured;
+  std::cerr << device << ": its rates were not measured: " << measured.status().message() << "\n";
+  return {.f32 = {.per_second = {}}, .bf16 = {.per_second = {}}};
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> DeviceFactsText(const std::string& device) {
-  if (absl::StartsWith(device, "cpu:")) return NodeFactsText();
+  if (absl::StartsWith(device, "cpu:")) return CpuFactsText();
   if (execute::GpuContextBytes == nullptr)
     return absl::FailedPreconditionError(
         absl::StrCat("device \"", device, "\": this worker is built without GPUs"));
-  ASSIGN_OR_RETURN(const int64_t bytes, execute::GpuContextBytes(device));
-  return FactsText(bytes, "", "");
+  ASSIGN_OR_RETURN(const execute::ChildMemory context,
+                   execute::GpuContextBytes(device, &LoadKernels));
+  return FactsText(context, "", RatesOfGpu(device));  // Behind the fork.
 }
 
 }  // namespace snug::train

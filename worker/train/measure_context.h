@@ -9,14 +9,11 @@
 
 namespace snug::train {
 
-// On the CPU: its bytes, the highest resident size after products of every kind on every path, and
-// the measured choice of products, and the rates that time is reckoned by, as one line of JSON:
-// what a node asks its worker for.
-std::string NodeFactsText();
-
-// The same line for a device. "gpu:N": its bytes of that GPU's memory
-// (execute/gpu/measure_context.h); cuBLAS chooses products by itself. Before anything else in the
-// process.
+// As one line of JSON, what a node asks its worker for of a device. "cpu:N": bytes, the highest
+// resident size after products of every kind on every path, the measured choice of products, and
+// the rates that time is reckoned by. "gpu:N": bytes of that GPU's memory, which of them a process
+// cannot see of itself (execute/gpu/measure_context.h), and the rates that are measured of it;
+// cuBLAS chooses products by itself. Before anything else in the process.
 absl::StatusOr<std::string> DeviceFactsText(const std::string& device);
 
 }  // namespace snug::train

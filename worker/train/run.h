@@ -7,9 +7,11 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "worker/execute/device.h"
 #include "worker/link/worker_link.h"
+#include "worker/program/planning/memory_look.h"
 #include "worker/train/attempt.h"
 #include "worker/train/trainer.h"
 
@@ -24,6 +26,7 @@ struct Run {
   link::WorkerLink& link;
   std::unique_ptr<Trainer> trainer;  // Null before it is made, and while a merge replaces it.
   TrainingProgress progress;
+  std::vector<program::MemoryLook> looks = {};  // Under the plan in force.
 
   std::string metrics_file() const { return attempt.attempt_dir + "/metrics.jsonl"; }
   std::string samples_file() const { return attempt.attempt_dir + "/samples.jsonl"; }

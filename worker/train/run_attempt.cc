@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/new_file.h"
+#include "worker/execute/torch_errors.h"
 #include "worker/train/failure.h"
 #include "worker/train/run.h"
 #include "worker/train/run_checkpoints.h"
@@ -52,6 +53,7 @@ class Attempt {
     ASSIGN_OR_RETURN(run_.trainer, Trainer::Create(attempt, run_.device));
     RETURN_IF_ERROR(checkpoints_.Resume());
     RETURN_IF_ERROR(metrics_.Open());
+    RETURN_IF_ERROR(BeginLooks());
     run_.progress.max_steps = run_.trainer->max_steps();
     std::cerr << absl::StrCat("job ", attempt.job_id, ", attempt ", attempt.epoch, ": ",
                               run_.progress.max_steps, " steps under plan \"", attempt.plan.name,
@@ -105,9 +107,29 @@ class Attempt {
                                                     : absl::StrCat("refused, ", answer.refusal);
     std::cerr << absl::StrCat("after step ", answer.global_step, " to plan \"", order.plan.name,
                               "\": ", what, "\n");
+    if (answer.refusal.empty()) RETURN_IF_ERROR(BeginLooks());
     run_.link.AnswerPlanOrder(answer);
     metrics_.Report();
     return answer.refusal.empty();
+  }
+
+  // Of the plan that has just come into force.
+  absl::Status BeginLooks() {
+    planned_at_ = run_.trainer->global_step();
+    run_.looks.clear();
+    return LookAtMemory();
+  }
+
+  // If a look is due.
+  absl::Status LookAtMemory() {
+    const int64_t steps = run_.trainer->global_step() - planned_at_;
+    if (!program::IsLookDue(steps)) return absl::OkStatus();
+    const Memory memory = run_.trainer->memory();
+    program::MemoryLook& look = run_.looks.emplace_back();
+    look.steps = steps;
+    look.counted_bytes = memory.current_bytes + memory.beside_bytes;
+    return execute::CatchTorch(
+        [&] { look.seen_bytes = run_.attempt.unseen_bytes + run_.device.SeenBytes(); });
   }
 
   absl::Status Step() {
@@ -118,6 +140,7 @@ class Attempt {
     if (run_.trainer->has_evaluation_set() && IsDue(training.eval_strategy, training.eval_steps)) {
       RETURN_IF_ERROR(evaluations_.Evaluate());
     }
+    RETURN_IF_ERROR(LookAtMemory());  // It is judged by who is there when it is reported.
     metrics_.Report();
     const bool due = IsDue(training.save_strategy, training.save_steps);
     return due && !checkpoints_.saved() ? checkpoints_.Save() : absl::OkStatus();
@@ -172,6 +195,7 @@ class Attempt {
 
   Run run_;
   const std::atomic<bool>& stop_requested_;
+  int64_t planned_at_ = 0;  // The step behind which the plan in force begins.
   RunMetrics metrics_{run_};
   RunCheckpoints checkpoints_{run_, metrics_};
   RunEvaluations evaluations_{run_, metrics_, checkpoints_};

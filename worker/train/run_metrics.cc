@@ -100,7 +100,8 @@ void RunMetrics::Tell() const {
 void RunMetrics::Report() const {
   const Memory memory = run_.trainer->memory();
   run_.link.ReportProgress(run_.progress, {.measured_peak_bytes = memory.peak_bytes,
-                                           .current_bytes = memory.current_bytes});
+                                           .current_bytes = memory.current_bytes,
+                                           .looks = run_.looks});
 }
 
 }  // namespace snug::train

@@ -15,6 +15,9 @@ struct Memory {
   int64_t current_bytes = 0;
   int64_t peak_bytes = 0;
   int64_t arena_bytes = 0;
+  // Where the host computes, what of its memory no device's bytes are: mapped datasets, and what
+  // the plan puts beside the device.
+  int64_t beside_bytes = 0;
 };
 
 // Of a step's or an evaluation's trained tokens.

@@ -7,8 +7,8 @@
 // host holds then beside the process and the mapped data: the batch's arrays (BatchBuffers), what
 // an evaluation gathers (program::EvaluationBytes, which are of the data's on a host that
 // computes), a vocabulary of logits and their order while prompts are answered, an answer's words
-// and its target's, 4 MiB pieces of tensors that are loaded, saved or restored, and while a model
-// is merged what merged_export.h says.
+// and its target's, 4 MiB pieces of tensors that are loaded, saved or restored, two of them pinned,
+// and while a model is merged what merged_export.h says.
 #ifndef WORKER_TRAIN_TRAINER_H_
 #define WORKER_TRAIN_TRAINER_H_
 

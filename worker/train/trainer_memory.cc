@@ -14,7 +14,7 @@ absl::StatusOr<Trainer::Lowered> Trainer::Lower(
     const program::NamedPlan& named, const std::optional<program::Components>& promised) const {
   Lowered lowered{.name = named.name};
   program::LowerOptions options{
-      .key = attempt_.key, .machine = device_.machine(), .training = true};
+      .key = attempt_.key, .machine = device_.machine(), .head_rows = attempt_.head_rows};
   ASSIGN_OR_RETURN(const program::Plan plan, program::PlanOf(program_, named));
   ASSIGN_OR_RETURN(lowered.step, program::Lower(program_, plan, options));
   options.training = false;
@@ -128,9 +128,12 @@ int64_t Trainer::FixedBytes() const {
 Memory Trainer::memory() const {
   const execute::TrackingAllocator::Usage usage = device_.allocator().usage();
   const int64_t fixed = FixedBytes();
+  int64_t beside = lowered_.bytes.host + dataset_->bytes();
+  if (evaluation_.has_value()) beside += evaluation_->bytes();
   return {.current_bytes = fixed + usage.current_bytes,
           .peak_bytes = fixed + usage.peak_bytes,
-          .arena_bytes = arena_->bytes()};
+          .arena_bytes = arena_->bytes(),
+          .beside_bytes = device_.host_reads_memory() ? beside : 0};
 }
 
 }  // namespace snug::train

@@ -77,6 +77,7 @@ struct TrainingOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
+  bool tf32 = false;  // On a GPU (execute/gemm.h).
   double neftune_alpha = 0.0;
   double mlm_probability = 0.15;
   bool group_by_length = false;

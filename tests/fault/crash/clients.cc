@@ -115,7 +115,7 @@ void Clients::Submit(size_t most_live) {
   SetDeadline(context);
   v1::Job made;
   const grpc::Status status = stub_.CreateJob(&context, submit->request, &made);
-  jobs_.Answered(submit->token, status.ok() ? &made : nullptr);
+  jobs_.Answered(submit->token, status.ok() ? &made : nullptr, IsLost(status));
   if (!status.ok()) absl::SleepFor(kPause);
 }
 

@@ -42,10 +42,11 @@ std::optional<Submit> KnownJobs::Next(size_t most_live, const MakeRequest& make)
   return Submit{token, known.request};
 }
 
-void KnownJobs::Answered(int64_t token, const v1::Job* made) {
+void KnownJobs::Answered(int64_t token, const v1::Job* made, bool lost) {
   absl::MutexLock lock(&mutex_);
   Known& known = known_[token];
   known.on_its_way = false;
+  known.sent = lost;
   if (made == nullptr) return;
   if (!known.id.empty() && known.id != made->id())
     Blame(Wrong::kDoubled, absl::StrCat("one request made ", known.id, " and ", made->id()));

@@ -52,8 +52,9 @@ class KnownJobs {
   // One that nobody has answered for and nobody is sending, else a new one; nothing where so many
   // jobs live. It is on its way until Answered. Of those that live, two are steady.
   std::optional<Submit> Next(size_t most_live, const MakeRequest& make);
-  // The daemon's answer; null: there was none, or it was no.
-  void Answered(int64_t token, const v1::Job* made);
+  // The daemon's answer.
+  // Null: it was refused, or `lost`: nobody knows.
+  void Answered(int64_t token, const v1::Job* made, bool lost);
 
   // Of those that are there and not steady; nothing: there are none.
   std::optional<Wish> Change(std::mt19937& random);

@@ -26,7 +26,7 @@ class KnownJobsTest : public testing::Test {
   void Send(const std::string& id) {
     const auto submit = jobs_.Next(100, [](int64_t, bool) { return v1::CreateJobRequest(); });
     const Job made = Shown(id, submit->token, Job::STATE_QUEUED);
-    jobs_.Answered(submit->token, id.empty() ? nullptr : &made);
+    jobs_.Answered(submit->token, id.empty() ? nullptr : &made, /*lost=*/id.empty());
   }
 
   std::vector<Wrong> Compared(const std::vector<Job>& shown) {
@@ -53,6 +53,15 @@ TEST_F(KnownJobsTest, WhatNobodyHasAnsweredForMayBeThereOrNot) {
   Send("a");  // The same request once more.
   EXPECT_EQ(jobs_.Unacknowledged(), 0);
   EXPECT_EQ(jobs_.tokens(), 1);
+}
+
+TEST_F(KnownJobsTest, WhatIsRefusedIsAnsweredForAndSentAgain) {
+  const auto make = [](int64_t, bool) { return v1::CreateJobRequest(); };
+  const auto submit = jobs_.Next(100, make);
+  EXPECT_EQ(jobs_.Unacknowledged(), 1);
+  jobs_.Answered(submit->token, nullptr, /*lost=*/false);
+  EXPECT_EQ(jobs_.Unacknowledged(), 0);
+  EXPECT_EQ(jobs_.Next(100, make)->token, submit->token);
 }
 
 TEST_F(KnownJobsTest, TwoJobsOfOneRequestAreDoubled) {
@@ -104,7 +113,7 @@ TEST_F(KnownJobsTest, TwoJobsAreSteadyAndNobodyChangesThem) {
       return v1::CreateJobRequest();
     });
     const Job made = Shown(id, submit->token, Job::STATE_RUNNING);
-    jobs_.Answered(submit->token, &made);
+    jobs_.Answered(submit->token, &made, /*lost=*/false);
   };
   for (const char* id : {"a", "b", "c", "d"}) send(id);
   EXPECT_THAT(steady, ElementsAre(false, true, true, false));

@@ -196,6 +196,12 @@ TEST(OtherNamesTest, AShareOfWarmupStepsIsTheRatio) {
   }
 }
 
+// By transformers' own name, and not passed over as how other tools compute is.
+TEST(OtherNamesTest, Tf32IsHeeded) {
+  EXPECT_TRUE(Parsed("tf32: true").training().tf32());
+  EXPECT_FALSE(Parsed("tf32: false").training().tf32());
+}
+
 TEST(OtherNamesTest, TheSamplerMayGroupByLength) {
   EXPECT_TRUE(Parsed("train_sampling_strategy: group_by_length").training().group_by_length());
   EXPECT_FALSE(Parsed("train_sampling_strategy: random").training().group_by_length());

@@ -162,6 +162,17 @@ TEST(ParseYamlTest, JsonWithNamesOfWhatIsNotGivenIsRead) {
   EXPECT_EQ(spec.training().eval_strategy(), v1::TrainingSpec::STRATEGY_UNSPECIFIED);
 }
 
+// As Python's json and `jq -a` write it.
+TEST(ParseYamlTest, JsonMaySpellACharacterInTwoEscapes) {
+  EXPECT_EQ(Parsed(R"({"display_name": "a \ud83D\ude00\uD83d\uDE00 b"})").display_name(),
+            "a \U0001F600\U0001F600 b");
+  EXPECT_EQ(Parsed(R"({"display_name": "\\ud83d\\ude00"})").display_name(), R"(\ud83d\ude00)");
+  EXPECT_EQ(Parsed(R"(display_name: \ud83d\ude00)").display_name(), R"(\ud83d\ude00)");
+  for (const char* half : {R"({"display_name": "\ud83d"})", R"({"display_name": "\ud83d\u0041"})",
+                           R"({"display_name": "\ude00\ud83d"})", R"({"display_name": "\ud83d\)"})
+    EXPECT_THAT(ErrorOf(half), HasSubstr("not valid YAML")) << half;
+}
+
 TEST(ParseYamlTest, WrongTypesNameFieldValueAndWhatIsExpected) {
   const auto line = [](const char* text) { return ErrorOf(text).substr(strlen("job.yaml:1: ")); };
   EXPECT_EQ(line("training: {packing: 1}"), "training.packing must be true or false, not \"1\"");

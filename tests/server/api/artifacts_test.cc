@@ -3,13 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
 
 #include "server/data/sha256.h"
 #include "server/job/errors.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -24,7 +24,7 @@ constexpr size_t kLarge = (20 << 20) + 17;
 
 class ArtifactsTest : public testing::Test {
  protected:
-  ArtifactsTest() : dir_(testing::TempDir() + "/artifacts-" + std::to_string(getpid())) {
+  ArtifactsTest() {
     const std::string job = dir_ + "/jobs/a";
     WriteText(job + "/attempts/1/output/adapter_config.json", "{}");
     WriteText(job + "/attempts/1/output/merged/model.safetensors", "weights");
@@ -42,7 +42,6 @@ class ArtifactsTest : public testing::Test {
     record.job.set_state(v1::Job::STATE_SUCCEEDED);
     index_.Put(record);
   }
-  ~ArtifactsTest() override { fs::remove_all(dir_); }
 
   static void WriteText(const std::string& path, const std::string& text) {
     fs::create_directories(fs::path(path).parent_path());
@@ -90,7 +89,8 @@ class ArtifactsTest : public testing::Test {
     return paths;
   }
 
-  const std::string dir_;
+  const TestFolder folder_{"artifacts"};
+  const std::string dir_ = folder_.path();
   std::string large_;
   JobIndex index_;
   PageTokens tokens_;

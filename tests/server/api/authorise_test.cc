@@ -18,6 +18,7 @@
 #include "server/job/errors.h"
 #include "server/job/job_key.h"
 #include "snug/v1/service.pb.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
@@ -211,7 +212,8 @@ TEST(RateLimitTest, ABurstThenSoManyASecondForEachName) {
 }
 
 TEST(AuditLogTest, ALineForEachCallAndAnOlderFileAtTheLimit) {
-  const std::string path = testing::TempDir() + "/audit-" + std::to_string(getpid());
+  const TestFolder folder("audit");
+  const std::string path = folder.path() + "/audit.log";
   const auto text = [](const std::string& file) {
     std::ifstream in(file);
     return std::string(std::istreambuf_iterator<char>(in), {});
@@ -235,8 +237,6 @@ TEST(AuditLogTest, ALineForEachCallAndAnOlderFileAtTheLimit) {
   log.Write({.who = DaemonPrincipal(), .method = "DeleteJob"}, absl::OkStatus(), absl::Now());
   EXPECT_EQ(text(path + ".1"), full);
   EXPECT_THAT(text(path), testing::HasSubstr("\"method\":\"DeleteJob\""));
-  unlink(path.c_str());
-  unlink((path + ".1").c_str());
 }
 
 TEST(PeersTest, AConnectionIsItsUsers) {

@@ -276,6 +276,7 @@ TEST_F(ContractTest, EveryMethodAnswersThoseWhoMayCallItAndNobodyElse) {
       {"viewer", of_tenant(v1::Token::ROLE_VIEWER), Allowed(1)},
       {"user", of_tenant(v1::Token::ROLE_USER), Allowed(2)},
       {"user of the socket", {.uid = 1234, .gid = 1234}, Allowed(2)},
+      {"auditor", of_tenant(v1::Token::ROLE_AUDITOR), Allowed(1)},
       {"operator", of_tenant(v1::Token::ROLE_OPERATOR), Allowed(3)},
       {"daemon", root_, Allowed(4)},
       {"session", session, reads},

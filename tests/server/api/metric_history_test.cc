@@ -1,18 +1,17 @@
 #include "server/api/metric_history.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/node/attempt_files.h"
 #include "tests/server/testing/brackets.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
@@ -90,10 +89,10 @@ TEST(MetricHistoryTest, ALineWithoutAStepIsDamage) {
 
 // A worker writes the file, and with it whatever it likes.
 TEST(MetricHistoryTest, ALineOfBracketsIsDamage) {
-  const std::string state = testing::TempDir() + "/metric-history-" + std::to_string(getpid());
+  const TestFolder folder("metric-history");
+  const std::string& state = folder.path();
   const std::string path = AttemptDir(state, "a", 1) + "/metrics.jsonl";
   fs::create_directories(fs::path(path).parent_path());
-  const absl::Cleanup remove = [&] { fs::remove_all(state); };
   JobIndex index;
   JobRecord record;
   record.job.set_id("a");

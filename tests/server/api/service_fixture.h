@@ -6,10 +6,10 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +18,7 @@
 #include "google/rpc/status.pb.h"
 #include "server/daemon.h"
 #include "server/job/random_id.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -27,7 +28,7 @@ namespace fs = std::filesystem;
 class ServiceTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    dir_ = fs::temp_directory_path().string() + "/api-" + std::to_string(getpid());
+    dir_ = folder_.emplace("api").path();
     WriteTinyModel(dir_ + "/model");
     WriteTinyDataset(dir_ + "/train.jsonl", 20, 30);
     const std::string bin = std::getenv("SNUG_BIN_DIR");
@@ -53,7 +54,7 @@ class ServiceTest : public testing::Test {
     delete stub_;
     channel_.reset();
     delete daemon_;
-    fs::remove_all(dir_);
+    folder_.reset();
   }
 
   static v1::CreateJobRequest Request(const std::string& script) {
@@ -126,6 +127,7 @@ class ServiceTest : public testing::Test {
     return DetailOf<google::rpc::ErrorInfo>(status).reason();
   }
 
+  static inline std::optional<TestFolder> folder_;
   static inline std::string dir_;
   static inline Daemon* daemon_ = nullptr;
   static inline std::shared_ptr<grpc::Channel> channel_;

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "server/job/errors.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -124,7 +124,8 @@ TEST_F(StoredBytesTest, ALongLookHoldsNobodyUp) {
 }
 
 TEST(CountOnDiskTest, IsOfTheOwnersFilesAndJobs) {
-  const std::string dir = testing::TempDir() + "/stored-" + std::to_string(getpid());
+  const TestFolder folder("stored");
+  const std::string& dir = folder.path();
   const auto write = [&](const std::string& path, size_t bytes) {
     fs::create_directories(fs::path(dir + path).parent_path());
     WriteText(dir + path, std::string(bytes, 'x'));
@@ -150,7 +151,6 @@ TEST(CountOnDiskTest, IsOfTheOwnersFilesAndJobs) {
   EXPECT_EQ(CountOnDisk(index, uploads, dir)("tenant:none", stopped).value(), 0);
   stopped = true;
   EXPECT_TRUE(absl::IsCancelled(CountOnDisk(index, uploads, dir)(kBlue, stopped).status()));
-  fs::remove_all(dir);
 }
 
 }  // namespace

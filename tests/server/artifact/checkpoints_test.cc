@@ -1,7 +1,6 @@
 #include "server/artifact/checkpoints.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 
@@ -9,6 +8,7 @@
 #include "server/data/sha256.h"
 #include "server/job/errors.h"
 #include "tests/server/testing/brackets.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -18,11 +18,6 @@ namespace fs = std::filesystem;
 
 class CheckpointsTest : public testing::Test {
  protected:
-  CheckpointsTest() : dir_(testing::TempDir() + "/checkpoints-" + std::to_string(getpid())) {
-    fs::create_directories(dir_);
-  }
-  ~CheckpointsTest() override { fs::remove_all(dir_); }
-
   std::string Save(const std::string& name, int64_t step, int epoch) {
     const std::string dir = dir_ + "/" + name;
     fs::create_directories(dir);
@@ -34,7 +29,8 @@ class CheckpointsTest : public testing::Test {
     WriteText(dir + "/MANIFEST.json", manifest.dump());
     return dir;
   }
-  const std::string dir_;
+  const TestFolder folder_{"checkpoints"};
+  const std::string dir_ = folder_.path();
 };
 
 TEST_F(CheckpointsTest, NamesAreReadExactly) {

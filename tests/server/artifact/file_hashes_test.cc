@@ -1,11 +1,11 @@
 #include "server/artifact/file_hashes.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include "server/data/sha256.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -15,17 +15,13 @@ namespace fs = std::filesystem;
 
 class FileHashesTest : public testing::Test {
  protected:
-  FileHashesTest() : dir_(testing::TempDir() + "/hashes-" + std::to_string(getpid())) {
-    fs::create_directories(dir_);
-  }
-  ~FileHashesTest() override { fs::remove_all(dir_); }
-
   static FileState StateOf(const std::string& path) {
     struct stat file {};
     EXPECT_EQ(lstat(path.c_str(), &file), 0);
     return FileState(file);
   }
-  const std::string dir_;
+  const TestFolder folder_{"hashes"};
+  const std::string dir_ = folder_.path();
 };
 
 TEST_F(FileHashesTest, AFileIsReadOnce) {

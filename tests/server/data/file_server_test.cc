@@ -19,6 +19,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "server/data/held_files.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -93,10 +94,9 @@ class FileServerTest : public testing::Test {
       paths_.insert(Path(name));
     }
   }
-  static std::string Path(const std::string& name) {
-    return testing::TempDir() + "/file-server-" + std::to_string(getpid()) + "-" + name;
-  }
+  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
 
+  const TestFolder folder_{"file-server"};
   std::set<std::string> paths_;
 };
 

@@ -3,7 +3,6 @@
 #define TESTS_SERVER_DATA_PREPARE_BED_H_
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -11,14 +10,14 @@
 
 #include "server/data/prepare.h"
 #include "server/job/check_spec.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
 
 class PrepareBed : public testing::Test {
  protected:
-  PrepareBed() : dir_(testing::TempDir() + "/prepare-" + std::to_string(getpid())) {
-    std::filesystem::remove_all(dir_);
+  PrepareBed() {
     std::filesystem::create_directories(dir_ + "/datasets");
     WriteTinyModel(dir_ + "/model");
     WriteTinyDataset(dir_ + "/train.jsonl", 10, 20);
@@ -26,7 +25,6 @@ class PrepareBed : public testing::Test {
     spec_.set_method(v1::JobSpec::METHOD_LORA);
     FillDefaults(spec_, 128);
   }
-  ~PrepareBed() override { std::filesystem::remove_all(dir_); }
 
   // The real script, or a shell script in its place.
   Preparer With(const std::string& shell = "", absl::Duration timeout = absl::Minutes(1)) {
@@ -47,7 +45,8 @@ class PrepareBed : public testing::Test {
     return preparer.Prepare(spec_, dir_ + "/model", {});
   }
 
-  const std::string dir_;
+  const TestFolder folder_{"prepare"};
+  const std::string dir_ = folder_.path();
   v1::JobSpec spec_;
 };
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -69,8 +70,34 @@ TEST_F(PreparedFilesTest, ReadsBelowTheRootsAlone) {
   const absl::Status preview =
       preparer.Preview(spec_, {.model_dir = dir_ + "/root/model", .rows = 3}, progress).status();
   EXPECT_EQ(ReasonOf(preview), "BAD_DATASET");
-  EXPECT_THAT(std::string(preview.message()), HasSubstr("Permission denied"));
+  EXPECT_THAT(std::string(preview.message()), HasSubstr("does not open for the job's owner"));
   ASSERT_TRUE(preparer.Prepare(spec_, dir_ + "/root/model", {}).ok());  // Of the daemon's own user.
+}
+
+// A link of his leads beside the roots: to a folder with a file, a folder without, a file, nothing.
+TEST_F(PreparedFilesTest, RefusalsDoNotTellWhatIsThere) {
+  fs::create_directories(dir_ + "/root");
+  fs::copy(dir_ + "/model", dir_ + "/root/model");
+  WriteTinyDataset(dir_ + "/root/train.jsonl", 3, 5);
+  fs::create_directories(dir_ + "/secret/full");
+  fs::create_directories(dir_ + "/secret/bare");
+  WriteText(dir_ + "/secret/full/there.jinja", "{{ secret }}");
+  spec_.set_model(dir_ + "/root/model");
+  spec_.set_dataset(dir_ + "/root/train.jsonl");
+  Preparer preparer = With();
+  const FileAccess access({.of_tenants = {{"blue", {dir_ + "/root"}}}});
+  const Preparer::Progress progress = {.reach = access.ReachOf({.tenant = "blue"})};
+  const auto locate = [&] { return preparer.Locate(spec_, spec_.model(), progress).status(); };
+  EXPECT_TRUE(locate().ok()) << locate();
+  std::set<std::string> said;
+  for (const char* name : {"full", "bare", "full/there.jinja", "missing"}) {
+    const std::string link = dir_ + "/root/model/additional_chat_templates";
+    fs::remove(link);
+    fs::create_symlink(dir_ + "/secret/" + name, link);
+    EXPECT_EQ(ReasonOf(locate()), "BAD_MODEL") << name;
+    said.insert(std::string(locate().message()));
+  }
+  EXPECT_THAT(said, testing::ElementsAre(HasSubstr("does not open for the job's owner")));
 }
 
 // What may not be opened for him is said without a word on what is there.
@@ -94,8 +121,14 @@ TEST_F(PreparedFilesTest, WhatItsOwnerMayNotOpenIsNotHashed) {
 // `undo` once it has been read.
 absl::StatusOr<PreparedFolders> PreparedFilesTest::PrepareWhile(const std::function<void()>& change,
                                                                 const std::function<void()>& undo) {
-  const std::string datasets = dir_ + "/datasets";
-  const std::string begun = datasets + "/begun", read = datasets + "/read";
+  // In the folder that the run may write in.
+  const std::string begun = "$TMPDIR/begun", read = "$TMPDIR/read";
+  const auto is_there = [datasets = dir_ + "/datasets"](const std::string& file) {
+    std::error_code error;
+    for (const auto& run : fs::directory_iterator(datasets, error))
+      if (fs::exists(run.path() / fs::path(file).filename(), error)) return true;
+    return false;
+  };
   const auto wait = [&](const char* name) {
     return absl::StrCat("while [ ! -e ", dir_, "/", name, " ]; do sleep 0.01; done; ");
   };
@@ -106,7 +139,7 @@ absl::StatusOr<PreparedFolders> PreparedFilesTest::PrepareWhile(const std::funct
   std::thread changer([&] {
     for (const auto& [file, then, done] :
          {std::tuple(begun, change, "/changed"), std::tuple(read, undo, "/undone")}) {
-      for (int i = 0; i < 6000 && !fs::exists(file); ++i) absl::SleepFor(absl::Milliseconds(10));
+      for (int i = 0; i < 6000 && !is_there(file); ++i) absl::SleepFor(absl::Milliseconds(10));
       then();
       WriteText(dir_ + done, "");
     }

@@ -29,16 +29,14 @@ class LargeStoreTest : public ExamineTest {
  protected:
   void SetUp() override {
     JobRecord job = AJob("a", 1);
-    Change change{.job = &job, .request = RequestRecord{"ra", "x", "a", 9}};
-    change.events = {{.job = "a", .to = Job::STATE_QUEUED}};
-    ASSERT_TRUE(Open().value()->Commit(change).ok());
+    ASSERT_TRUE(CreateJob(*Open().value(), job, {"ra", "x", "a", 9}).ok());
     Write(absl::StrCat(
         "WITH RECURSIVE n(i) AS (VALUES(2) UNION ALL SELECT i+1 FROM n WHERE i<", kMany,
         ") INSERT INTO jobs SELECT i, 'a' || i, tenant, state, spec, spec_sha256, view, "
         "infra_failures, oom_failures, not_before_us, last_resume_step, train_data, eval_data, "
-        "output_dir, display_name, owner, created_us, ended_us, plans FROM n, jobs WHERE id='a';"
-        "INSERT INTO events SELECT arrival, id, 0, state, '', 0 FROM jobs WHERE arrival>1;"
-        "INSERT INTO requests SELECT tenant, 'r' || id, 'x', id, 9 FROM jobs WHERE arrival>1"));
+        "output_dir, display_name, owner, created_us, ended_us, plans, 'ra' || i, 'x', 9 "
+        "FROM n, jobs WHERE id='a';"
+        "INSERT INTO events SELECT arrival, id, 0, state, '', 0 FROM jobs WHERE arrival>1"));
   }
 };
 
@@ -75,7 +73,7 @@ TEST_F(ExaminationTest, ExaminationFindsEachDamage) {
 TEST_F(LargeStoreTest, NoCheckOfRowsIsLeftOutAtAPace) {
   EXPECT_THAT(ChecksThatFoundAtAPace(*Reopened()), ElementsAre());
   Write(
-      "INSERT INTO requests VALUES('default', 'two', 'x', 'a7000', 9);"
+      "UPDATE jobs SET request_id='ra6000' WHERE id='a7000';"
       "INSERT INTO labels VALUES('nobody', 'k', 'v');"
       "UPDATE events SET seq=20000 WHERE seq=12000;"
       "INSERT INTO events VALUES(20001, 'a11000', 8, 2, '', 0);"
@@ -83,7 +81,7 @@ TEST_F(LargeStoreTest, NoCheckOfRowsIsLeftOutAtAPace) {
       "UPDATE jobs SET state=6 WHERE id='a9000';"
       "UPDATE counts SET jobs=jobs+7");
   EXPECT_THAT(ChecksThatFoundAtAPace(*Reopened()),
-              UnorderedElementsAre("one_request_of_a_job", "foreign_keys", "dense_events",
+              UnorderedElementsAre("one_job_of_a_request", "foreign_keys", "dense_events",
                                    "nothing_after_the_end", "one_end", "last_event_is_the_state",
                                    "row_of_each_job", "count_of_jobs"));
 }
@@ -120,7 +118,7 @@ TEST_F(LargeStoreTest, PartsAreSmallAndHaveEachRowOnce) {
                                 static_cast<int64_t>(values.size()), most};
   };
   for (const Column& column :
-       {Column{"jobs", "arrival"}, Column{"events", "seq"}, Column{"requests", "job"}})
+       {Column{"jobs", "arrival"}, Column{"events", "seq"}, Column{"jobs", "id"}})
     EXPECT_THAT(parts_of(column), ElementsAre(kMany, kMany, testing::Le(1000))) << column.table;
   // Those of one job are not parted.
   EXPECT_THAT(parts_of({"labels", "job"}), ElementsAre(3000 + kMany - 1, kMany, testing::Ge(3000)));

@@ -20,8 +20,10 @@
 namespace snug::server {
 namespace {
 
-constexpr StrangerLimits kLimits = {
-    .burst_bytes = 10'000, .bytes_per_second = 1'000, .refusal = absl::Minutes(1)};
+constexpr StrangerLimits kLimits = {.burst_bytes = 10'000,
+                                    .bytes_per_second = 1'000,
+                                    .calls = {.burst = 10, .per_second = 2},
+                                    .refusal = absl::Minutes(1)};
 constexpr absl::Duration kStart = absl::Hours(1);
 
 // Both ends of a TCP connection to 127.0.0.1 or ::1, from an address of this machine's own.
@@ -99,6 +101,25 @@ TEST(StrangersTest, TooMuchAtTwoLooksIsTheEnd) {
   EXPECT_TRUE(quiet.IsOpen());
 }
 
+TEST(StrangersTest, ManyTogetherMayEachSendLittle) {
+  StrangerLimits limits = kLimits;
+  limits.bytes_of_all = 25'000;
+  limits.burst_of_many = 5'000;
+  Strangers strangers(limits);
+  Connection first, second, third, quiet;
+  for (const Connection* each : {&first, &second, &third, &quiet})
+    ASSERT_TRUE(strangers.Admit(each->ours, kStart));
+  quiet.Send(4'000);
+  first.Send(9'000);
+  second.Send(9'000);
+  for (int look = 0; look < 3; ++look) strangers.Review(kStart);
+  EXPECT_TRUE(first.IsOpen());
+  third.Send(9'000);
+  for (int look = 0; look < 2; ++look) strangers.Review(kStart);
+  for (const Connection* each : {&first, &second, &third}) EXPECT_FALSE(each->IsOpen());
+  EXPECT_TRUE(quiet.IsOpen());
+}
+
 TEST(StrangersTest, ALittleMayGoOnForEver) {
   Strangers strangers(kLimits);
   Connection probe;
@@ -126,6 +147,43 @@ TEST(StrangersTest, WhoIsLetInSendsWhatHeLikes) {
     EXPECT_FALSE(other.IsOpen()) << from;
     EXPECT_FALSE(strangers.any()) << from;
   }
+}
+
+TEST(StrangersTest, TooManyCallsAreTheEnd) {
+  Strangers strangers(kLimits);
+  Connection loud("127.0.0.2"), quiet("127.0.0.3"), again("127.0.0.2");
+  ASSERT_TRUE(strangers.Admit(loud.ours, kStart));
+  ASSERT_TRUE(strangers.Admit(quiet.ours, kStart));
+  for (int call = 0; call < 10; ++call)
+    for (const Connection* each : {&loud, &quiet}) strangers.CountCall(each->peer, kStart);
+  EXPECT_TRUE(loud.IsOpen());
+  strangers.CountCall(loud.peer, kStart);
+  EXPECT_FALSE(loud.IsOpen());
+  EXPECT_TRUE(quiet.IsOpen());
+  EXPECT_FALSE(strangers.Admit(again.ours, kStart + absl::Seconds(59)));
+  EXPECT_TRUE(strangers.Admit(again.ours, kStart + absl::Seconds(60)));
+}
+
+// As who asks after the daemon's health goes on calling.
+TEST(StrangersTest, AFewCallsMayBeMadeForEver) {
+  Strangers strangers(kLimits);
+  Connection probe;
+  ASSERT_TRUE(strangers.Admit(probe.ours, kStart));
+  for (int second = 1; second <= 60; ++second)
+    for (int call = 0; call < 2; ++call)
+      strangers.CountCall(probe.peer, kStart + absl::Seconds(second));
+  EXPECT_TRUE(probe.IsOpen());
+}
+
+TEST(StrangersTest, WhoIsLetInCallsAsOftenAsHeLikes) {
+  Strangers strangers(kLimits);
+  Connection user;
+  ASSERT_TRUE(strangers.Admit(user.ours, kStart));
+  for (int call = 0; call < 10; ++call) strangers.CountCall(user.peer, kStart);
+  strangers.Acquaint(user.peer);
+  for (int call = 0; call < 100; ++call) strangers.CountCall(user.peer, kStart);
+  for (int call = 0; call < 100; ++call) strangers.CountCall("fd:4096", kStart);
+  EXPECT_TRUE(user.IsOpen());
 }
 
 TEST(StrangersTest, AConnectionIsClosedByItsPeersName) {

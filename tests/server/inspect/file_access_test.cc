@@ -16,23 +16,30 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::ElementsAre;
 using testing::HasSubstr;
+
+// There, missing, empty and a folder, where nobody but root may look.
+constexpr const char* kHidden[] = {"there.jsonl", "missing.jsonl", "empty.jsonl", "folder"};
 
 constexpr uid_t kNobody = 65534, kStranger = 54321;
 
 class FileAccessTest : public testing::Test {
  protected:
-  FileAccessTest() : dir_(testing::TempDir() + "/access-" + std::to_string(getpid())) {
-    fs::remove_all(dir_);
+  FileAccessTest() {
     fs::create_directories(dir_ + "/shared/inner");
     fs::create_directories(dir_ + "/shared/closed");
     fs::create_directories(dir_ + "/shared-not");
@@ -47,7 +54,6 @@ class FileAccessTest : public testing::Test {
     fs::create_symlink("../outside.jsonl", dir_ + "/shared/link-out.jsonl");
     fs::create_symlink(dir_ + "/shared/open.jsonl", dir_ + "/shared/link-absolute.jsonl");
   }
-  ~FileAccessTest() override { fs::remove_all(dir_); }
 
   void Write(const std::string& name, mode_t mode) {
     std::ofstream(dir_ + "/" + name) << "{}\n";
@@ -60,6 +66,33 @@ class FileAccessTest : public testing::Test {
     close(fd);
     return 0;
   }
+  // A folder with what is in kHidden.
+  void Hide(const std::string& name) {
+    const std::string folder = dir_ + "/" + name;
+    fs::create_directories(folder + "/folder");
+    Write(name + "/there.jsonl", 0644);
+    std::ofstream(folder + "/empty.jsonl").close();
+    fs::permissions(folder, fs::perms::owner_all);
+  }
+  void Link(const std::string& to, const std::string& name) {
+    fs::remove(dir_ + "/" + name);
+    fs::create_symlink(to, dir_ + "/" + name);
+  }
+  // What the stranger is told of a job at all times, but for what it calls `name`.
+  std::string Told(const v1::JobSpec& spec, const std::string& name) {
+    std::string told;
+    for (const InputFiles inputs : {InputFiles::kNamed, InputFiles::kNeeded})
+      for (const Violation& violation : access_.Check(spec, stranger_, inputs))
+        told += violation.field + ": " + violation.message + "\n";
+    for (size_t at = told.find(name); at != std::string::npos; at = told.find(name))
+      told.replace(at, name.size(), "NAME");
+    return told;
+  }
+  std::string ToldOfDataset(const std::string& name) {
+    v1::JobSpec spec;
+    spec.set_dataset(dir_ + "/" + name);
+    return Told(spec, name);
+  }
   int Error(const std::string& name) { return Error(dir_ + "/" + name, stranger_); }
   // Bits of what another user than root runs; 1 where a check fails.
   static int AsNobody(const std::function<int()>& what) {
@@ -70,7 +103,8 @@ class FileAccessTest : public testing::Test {
     return WEXITSTATUS(status);
   }
 
-  const std::string dir_;
+  const TestFolder folder_{"access"};
+  const std::string dir_ = folder_.path();
   const FileAccess access_{
       {.of_users = {dir_ + "/shared"}, .of_tenants = {{"blue", {dir_ + "/shared"}}}}};
   const Principal stranger_{.uid = kStranger, .gid = kStranger};
@@ -203,17 +237,36 @@ TEST_F(FileAccessTest, HisGroupsCount) {
 // What cannot be seen cannot be told from what is not there.
 TEST_F(FileAccessTest, RefusalsDoNotTellWhatIsThere) {
   if (geteuid() != 0) GTEST_SKIP() << "not root";
-  const auto said = [&](const std::string& name) {
-    v1::JobSpec spec;
-    spec.set_dataset(dir_ + "/" + name);
-    const std::vector<Violation> found = access_.Check(spec, stranger_);
-    std::string text = found.at(0).message;
-    return text.replace(text.find(name), name.size(), "NAME");
-  };
-  EXPECT_EQ(said("outside.jsonl"), said("missing.jsonl"));
-  EXPECT_EQ(said("shared/link-out.jsonl"), said("missing.jsonl"));
-  EXPECT_EQ(said("shared/closed/open.jsonl"), said("shared/closed/missing.jsonl"));
-  EXPECT_THAT(said("missing.jsonl"), HasSubstr("is not below the folders"));
+  const std::string missing = ToldOfDataset("missing.jsonl");
+  EXPECT_THAT(missing, HasSubstr("is not below the folders"));
+  EXPECT_EQ(ToldOfDataset("outside.jsonl"), missing);
+  EXPECT_EQ(ToldOfDataset("shared/link-out.jsonl"), missing);
+  EXPECT_EQ(ToldOfDataset("shared/closed/open.jsonl"),
+            ToldOfDataset("shared/closed/missing.jsonl"));
+  fs::create_directories(dir_ + "/shared/adapter");
+  Hide("outside");
+  Hide("shared/closed");
+  for (const std::string hidden : {"../outside", "closed"}) {
+    Link(hidden, "shared/link");
+    Link(hidden, "shared/b[1]");
+    std::set<std::string> of_adapters, of_links, of_patterns, of_brackets, of_names;
+    for (const std::string name : kHidden) {
+      Link("../" + hidden + "/" + name, "shared/adapter/adapter_config.json");
+      v1::JobSpec spec;
+      spec.set_dataset(dir_ + "/shared/open.jsonl");
+      spec.mutable_lora()->set_init_adapter(dir_ + "/shared/adapter");
+      of_adapters.insert(Told(spec, "shared/adapter"));
+      of_links.insert(ToldOfDataset("shared/link/" + name.substr(0, 1) + "*"));
+      of_patterns.insert(ToldOfDataset("shared/l*/" + name.substr(0, 1) + "*"));
+      of_brackets.insert(ToldOfDataset("shared/b[1]/" + name));
+      Link(hidden + "/" + name, "shared/c[1]");
+      of_names.insert(ToldOfDataset("shared/c[1]"));
+    }
+    EXPECT_THAT(of_adapters, ElementsAre(HasSubstr("spec.lora.init_adapter"))) << hidden;
+    for (const auto& told : {of_links, of_patterns, of_brackets, of_names})
+      EXPECT_THAT(told, ElementsAre(HasSubstr("spec.dataset"))) << hidden;
+    EXPECT_THAT(of_patterns, ElementsAre(HasSubstr("in the last part of a pattern"))) << hidden;
+  }
 }
 
 TEST_F(FileAccessTest, EveryPathOfAJobIsLookedAt) {
@@ -237,8 +290,18 @@ TEST_F(FileAccessTest, FilesOfFoldersAndPatternsAreLookedAt) {
     spec.add_datasets()->set_path(dir_ + "/" + name);
     return access_.Check(spec, stranger_);
   };
-  EXPECT_TRUE(refusals("shared/inner").empty());
-  EXPECT_TRUE(refusals("shared/open*.jsonl").empty());
+  fs::create_directories(dir_ + "/shared/inner/deep");
+  Write("shared/inner/deep/b[1].jsonl", 0644);
+  Link("../../open.jsonl", "shared/inner/deep/within.jsonl");
+  Link("missing.jsonl", "shared/inner/to-nothing.jsonl");
+  Link("..", "shared/inner/deep/loop");
+  for (const char* opened : {"shared/inner", "shared/inner/deep/*.jsonl", "shared/open*.jsonl",
+                             "shared/inner/deep/b[1].jsonl", "shared/inner/deep/b?1].jsonl"})
+    EXPECT_TRUE(refusals(opened).empty()) << opened;
+  Write("shared/inner/b1.jsonl", 0644);
+  EXPECT_TRUE(refusals("shared/inner/b[1].jsonl").empty());
+  EXPECT_EQ(refusals("shared/inner/c[1].jsonl").at(0).message,
+            "no file is called " + dir_ + "/shared/inner/c[1].jsonl");
   for (const char* refused : {"shared", "shared/*.jsonl", "shared/link-out*", "*.jsonl"}) {
     const std::vector<Violation> found = refusals(refused);
     ASSERT_EQ(found.size(), 1u) << refused;
@@ -256,7 +319,13 @@ TEST_F(FileAccessTest, ADaemonThatIsNotRootHeedsTheBits) {
   EXPECT_EQ(AsNobody([&] { return Error("shared/open.jsonl"); }), 0);
   EXPECT_EQ(AsNobody([&] { return Error("shared/secret.jsonl"); }), EACCES);
   EXPECT_EQ(AsNobody([&] { return Error("shared/closed/open.jsonl"); }), EACCES);
-  EXPECT_EQ(AsNobody([&] { return Error("shared/missing.jsonl"); }), EACCES);
+  EXPECT_EQ(AsNobody([&] { return Error("shared/missing.jsonl"); }), ENOENT);
+  EXPECT_EQ(AsNobody([&] { return Error("shared/closed/missing.jsonl"); }), EACCES);
+  for (const char* name : {"open.jsonl", "missing.jsonl"}) {  // Of what a link leads to, nothing.
+    const std::string link = dir_ + "/shared/to-" + name;
+    fs::create_symlink(std::string("closed/") + name, link);
+    EXPECT_EQ(AsNobody([&] { return Error(link, stranger_); }), EACCES) << name;
+  }
   EXPECT_EQ(AsNobody([&] { return Error("outside.jsonl"); }), EXDEV);
   EXPECT_EQ(AsNobody([&] { return Error(dir_ + "/shared/secret.jsonl", DaemonPrincipal()); }), 0);
 }

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -20,6 +20,7 @@
 #include "server/inspect/facts.h"
 #include "server/job/errors.h"
 #include "tests/server/job/no_origins.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -30,15 +31,13 @@ using testing::HasSubstr;
 
 class InspectorTest : public testing::Test {
  protected:
-  InspectorTest() : dir_(testing::TempDir() + "/inspector-" + std::to_string(getpid())) {
-    fs::remove_all(dir_);
+  InspectorTest() {
     WriteTinyModel(dir_ + "/model");
     WriteTinyDataset(dir_ + "/train.jsonl", 4, 8);
     spec_.set_model(dir_ + "/model");
     spec_.set_dataset(dir_ + "/train.jsonl");
     spec_.set_method(v1::JobSpec::METHOD_LORA);
   }
-  ~InspectorTest() override { fs::remove_all(dir_); }
 
   static std::string Program() {
     return std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-inspect";
@@ -59,7 +58,8 @@ class InspectorTest : public testing::Test {
     return CheckJob(spec_, model->dir);
   }
 
-  const std::string dir_;
+  const TestFolder folder_{"inspector"};
+  const std::string dir_ = folder_.path();
   const Principal daemon_ = DaemonPrincipal();
   v1::JobSpec spec_;
   Inspector inspector_{{.program = Program()}};
@@ -94,6 +94,28 @@ TEST_F(InspectorTest, SaysWhatItHasOpened) {
     }
     EXPECT_EQ(found, 1) << when;
   }
+}
+
+// Whose base a job shares goes by what was opened for its owner: a link that he lays in the
+// folder's place meanwhile, and that the daemon alone may follow, leads to nobody else's.
+TEST_F(InspectorTest, WeightsAreSharedByWhatWasOpened) {
+  const std::string model = dir_ + "/model", other = dir_ + "/other", swapped = dir_ + "/swapped";
+  fs::copy(model, other);
+  spec_.set_model(other);
+  const std::string digest_of_other = Check()->weights_digest;
+  spec_.set_model(model);
+  const std::string digest = Check()->weights_digest;
+  ASSERT_FALSE(digest.empty());
+  ASSERT_NE(digest, digest_of_other);
+  spec_.set_model(model + "/");
+  EXPECT_EQ(Check()->weights_digest, digest);
+  spec_.set_model(model);
+  Inspector inspector({.program = Script("mv " + model + " " + swapped + "; ln -s " + other + " " +
+                                         model + "; exec $R")});
+  const absl::StatusOr<CheckedJob> job = inspector.Check(spec_, NoOrigins(), {.who = daemon_});
+  ASSERT_TRUE(fs::is_symlink(model));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->weights_digest, digest);
 }
 
 // Every kind of trouble with a file is said alike wherever it is read.
@@ -214,9 +236,20 @@ TEST_F(InspectorTest, AnswersAreRememberedByTheFiles) {
   spec_.mutable_lora()->set_r(4);
   ASSERT_TRUE(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).ok());
   EXPECT_EQ(runs(), 3u);
-  WriteText(dir_ + "/model/config.json", ReadText(dir_ + "/model/config.json") + "\n");
+  // Another time alone, another inode alone, another size.
+  const fs::path config = dir_ + "/model/config.json", copy = dir_ + "/copy.json";
+  const fs::file_time_type time = fs::last_write_time(config);
+  fs::last_write_time(config, time + std::chrono::nanoseconds(1'000));
   ASSERT_TRUE(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).ok());
   EXPECT_EQ(runs(), 4u);
+  fs::copy_file(config, copy);
+  fs::last_write_time(copy, time + std::chrono::nanoseconds(1'000));
+  fs::rename(copy, config);
+  ASSERT_TRUE(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).ok());
+  EXPECT_EQ(runs(), 5u);
+  WriteText(config, ReadText(config) + "\n");
+  ASSERT_TRUE(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).ok());
+  EXPECT_EQ(runs(), 6u);
 }
 
 // Those who ask at once as well: one process answers, and each gets his own name back.
@@ -266,6 +299,8 @@ TEST_F(InspectorTest, AHeadOfClassesIsToldAsItIs) {
           .ok());
   config.pad_token = 3;
   config.head_spread = 0.5;
+  config.quantization = program::Quantization::kNf4;
+  config.in_floats = {"lm_head", "model.layers.1.mlp"};
   ASSERT_TRUE(ConfigOf(FactsOf(config)).ok());
   EXPECT_EQ(*ConfigOf(FactsOf(config)), config);
 }

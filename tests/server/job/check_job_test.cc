@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <ctime>
@@ -15,6 +14,7 @@
 #include "server/job/errors.h"
 #include "server/job/inherit_adapter.h"
 #include "tests/server/job/no_origins.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 #include "worker/program/model_config.h"
 
@@ -29,13 +29,11 @@ using testing::Not;
 
 class AdapterTest : public testing::Test {
  protected:
-  AdapterTest() : dir_(testing::TempDir() + "/check-job-" + std::to_string(getpid())) {
-    fs::remove_all(dir_);
+  AdapterTest() {
     fs::create_directories(dir_ + "/adapter");
     Write(json::object());
     lora_.set_init_adapter(dir_ + "/adapter");
   }
-  ~AdapterTest() override { fs::remove_all(dir_); }
 
   // The configuration as PEFT writes it, with these fields changed.
   void Write(const json& changes) {
@@ -59,7 +57,8 @@ class AdapterTest : public testing::Test {
     return std::string(status.message());
   }
 
-  const std::string dir_;
+  const TestFolder folder_{"check-job"};
+  const std::string dir_ = folder_.path();
   v1::LoraSpec lora_;
 };
 

@@ -26,9 +26,9 @@ TEST_F(JobStoreTest, WhatWasCommittedIsLoadedAgain) {
     job.infra_failures = 2;
     AttemptRecord attempt = NewAttempt("a", 1);
     attempt.cap_bytes = 123;
+    ASSERT_TRUE(CreateJob(*store, job, {"r", "hash", "a", 99}).ok());
     Change change{.job = &job, .attempt = &attempt};
     change.reserve = Reservation{"cpu:0", "a", 1, 123};
-    change.request = RequestRecord{"r", "hash", "a", 99};
     change.checkpoints = {{.job = "a", .step = 5, .epoch = 1, .dir = "/c"}};
     ASSERT_TRUE(store->Commit(change).ok());
   }
@@ -43,8 +43,8 @@ TEST_F(JobStoreTest, WhatWasCommittedIsLoadedAgain) {
   EXPECT_EQ(state.open_attempts[0].plan.name(), "keep");
   EXPECT_EQ(state.open_attempts[0].cap_bytes, 123);
   EXPECT_EQ(state.reservations.at(0).bytes, 123);
-  EXPECT_EQ(store->FindRequest("r", 99).value()->body_sha256, "hash");
-  EXPECT_EQ(store->FindRequest("r", 100).value(), std::nullopt);
+  EXPECT_EQ(KnownRequest(*store, "r", 99).value().body_sha256, "hash");
+  EXPECT_FALSE(KnownRequest(*store, "r", 100));
   EXPECT_EQ(state.last_order, 7);
   EXPECT_EQ(state.counts.at(Job::STATE_QUEUED), 1);
   EXPECT_EQ(store->boot_epoch(), 2);
@@ -239,6 +239,28 @@ TEST_F(JobStoreTest, FileThatIsNoBackupIsNotRestored) {
   EXPECT_TRUE(Open().ok());
 }
 
+// F-66: of the clock's times 500, 500 again, and 100 after it was set back.
+TEST_F(JobStoreTest, TimesOfEventsRiseWhateverTheClockDoes) {
+  auto store = Open().value();
+  JobRecord job = AJob("a", 1);
+  ASSERT_TRUE(store->Commit({.job = &job}).ok());
+  for (const int64_t now_us : {500, 500, 100, 900}) {
+    Change change{.job = &job};
+    change.events.push_back({.job = "a", .to = Job::STATE_QUEUED, .wall_us = now_us});
+    ASSERT_TRUE(store->Commit(change).ok());
+  }
+  const auto times = store->Ask<std::vector<int64_t>>([](Database& database) {
+    std::vector<int64_t> times;
+    const absl::Status read =
+        database.Query("SELECT wall_us FROM events ORDER BY seq", [&](const Row& row) {
+          times.push_back(row.Int(0));
+          return absl::OkStatus();
+        });
+    return read.ok() ? absl::StatusOr<std::vector<int64_t>>(times) : read;
+  });
+  EXPECT_THAT(times.value(), testing::ElementsAre(500, 501, 502, 900));
+}
+
 // F-57: one request makes one job, whoever asks again and however soon.
 TEST_F(JobStoreTest, OneRequestMakesOneJob) {
   auto store = Open().value();
@@ -356,6 +378,25 @@ TEST_F(JobStoreTest, StoreOfSchemaSixIsTakenAlong) {
   ExpectReferences(Open().value());
 }
 
+// That store once a daemon of schema 7 had it.
+TEST_F(JobStoreTest, StoreOfSchemaSevenIsTakenAlong) {
+  ASSERT_NO_FATAL_FAILURE(MakeFromDump("schema_7.sql"));
+  ExpectReferences(Open().value());
+}
+
+// That store once a daemon of schema 8 had it. One of its requests has not expired.
+TEST_F(JobStoreTest, StoreOfSchemaEightIsTakenAlong) {
+  ASSERT_NO_FATAL_FAILURE(MakeFromDump("schema_8.sql"));
+  const auto store = Open().value();
+  ExpectReferences(store);
+  const std::optional<RequestRecord> known =
+      KnownRequest(*store, "6506b2ee-d50c-42d8-a480-b51fc0ef828d", 1);
+  ASSERT_TRUE(known);
+  EXPECT_EQ(known->job, "steps-3-ccf553");
+  EXPECT_EQ(known->body_sha256, "af52561bdacf7dca286f0b2401bf77a4ea21e7c5cdcdfa36dd72e158b1d9a35f");
+  EXPECT_EQ(known->expires_us, 4102444800000000);
+}
+
 TEST_F(JobStoreTest, WhoBeginsWithAnotherIsFoundAsLongAsItIsThere) {
   auto store = Open().value();
   JobRecord base = AJob("base", 1), child = AJob("child", 2);
@@ -382,8 +423,8 @@ TEST_F(JobStoreTest, StoreOfSchemaFourIsTakenAlong) {
     EXPECT_EQ(state.last_order, 3);
     EXPECT_EQ(store->SearchJob("steps-4", DaemonPrincipal()).value().job.labels().at("team"),
               "blue");
-    RequestRecord of_nobody{"r", "hash", "nobody", 99};
-    EXPECT_FALSE(store->Commit({.request = of_nobody}).ok());
+    CheckpointRecord of_nobody{.job = "nobody"};
+    EXPECT_FALSE(store->Commit({.checkpoints = {of_nobody}}).ok());
     JobRecord ended = store->SearchJob("steps-3", DaemonPrincipal()).value();
     ended.job.set_state(Job::STATE_RUNNING);
     EXPECT_FALSE(store->Commit({.job = &ended}).ok());
@@ -392,7 +433,6 @@ TEST_F(JobStoreTest, StoreOfSchemaFourIsTakenAlong) {
   EXPECT_EQ(now->QueryInt("PRAGMA user_version").value(), kSchemaVersion);
   EXPECT_EQ(now->QueryInt("SELECT jobs FROM counts").value(), 3);
   EXPECT_EQ(now->QueryInt("SELECT count(*) FROM webhooks JOIN jobs ON job=id").value(), 1);
-  EXPECT_EQ(now->QueryInt("SELECT count(*) FROM requests JOIN jobs ON job=id").value(), 3);
 }
 
 // The call is due from the moment that the job has ended, in the same transaction.
@@ -401,7 +441,7 @@ TEST_F(JobStoreTest, AJobsEndMakesItsWebhooksCallDue) {
   const auto due = [&](int64_t now_us) {
     return store
         ->Ask<std::vector<WebhookRecord>>(
-            [&](Database& database) { return DueWebhooks(database, now_us); })
+            [&](Database& database) { return DueWebhooks(database, now_us, absl::Hours(1)); })
         .value();
   };
   for (const char* id : {"quiet", "told"}) {
@@ -424,6 +464,27 @@ TEST_F(JobStoreTest, AJobsEndMakesItsWebhooksCallDue) {
   EXPECT_EQ(due(700)[0].tries, 1);
   ASSERT_TRUE(store->Commit({.deleted = "told"}).ok());
   EXPECT_TRUE(due(1000).empty());
+}
+
+// F-66: the job ends at 500, and no call waits for longer than 400: at 99 the clock was set back.
+TEST_F(JobStoreTest, ACallWaitsNoLongerThoughTheClockIsSetBack) {
+  auto store = Open().value();
+  JobRecord job = AJob("a", 1);
+  job.job.mutable_spec()->set_webhook("https://a.b/");
+  ASSERT_TRUE(store->Commit({.job = &job}).ok());
+  Change change{.job = &job};
+  ASSERT_TRUE(MoveJob(job, Job::STATE_FAILED, "it is over", 500, change).ok());
+  ASSERT_TRUE(store->Commit(change).ok());
+  const auto due = [&](int64_t now_us) {
+    return store
+        ->Ask<std::vector<WebhookRecord>>([&](Database& database) {
+          return DueWebhooks(database, now_us, absl::Microseconds(400));
+        })
+        .value()
+        .size();
+  };
+  EXPECT_EQ(due(100), 0u);
+  EXPECT_EQ(due(99), 1u);
 }
 
 }  // namespace

@@ -4,17 +4,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "absl/synchronization/notification.h"
 #include "server/job/errors.h"
 #include "server/job/job_store.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 
@@ -23,12 +25,6 @@ using v1::Job;
 
 class JobStoreTest : public testing::Test {
  protected:
-  JobStoreTest() : dir_(testing::TempDir() + "/store-" + std::to_string(getpid())) {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
-  }
-  ~JobStoreTest() override { fs::remove_all(dir_); }
-
   absl::StatusOr<std::unique_ptr<JobStore>> Open() {
     return JobStore::Open({.state_dir = dir_, .ballast_bytes = 4096});
   }
@@ -54,8 +50,40 @@ class JobStoreTest : public testing::Test {
     attempt.plan.set_name("keep");
     return attempt;
   }
+  // A job that a request makes.
+  static absl::Status CreateJob(JobStore& store, const JobRecord& job,
+                                const RequestRecord& request) {
+    auto made = std::make_shared<NewJob>();
+    made->record = job;
+    made->event = {.job = job.key(), .to = job.state()};
+    made->request = request;
+    absl::Notification done;
+    absl::Status result;
+    store.Create(made, [&](const std::shared_ptr<NewJob>&, const absl::Status& status) {
+      result = status;
+      done.Notify();
+    });
+    done.WaitForNotification();
+    return result;
+  }
+  // What the store knows of a request at that time, as it tells whoever makes a job of one.
+  static std::optional<RequestRecord> KnownRequest(JobStore& store, const std::string& id,
+                                                   int64_t now_us) {
+    auto job = std::make_shared<NewJob>();
+    job->event.wall_us = now_us;
+    job->request = RequestRecord{id, "", "", 0};
+    job->refusal = absl::UnavailableError("it is only looked up");
+    absl::Notification done;
+    store.Create(job, [&](const std::shared_ptr<NewJob>&, const absl::Status& status) {
+      EXPECT_TRUE(status.ok()) << status;
+      done.Notify();
+    });
+    done.WaitForNotification();
+    return job->known;
+  }
 
-  const std::string dir_;
+  const TestFolder folder_{"store"};
+  const std::string dir_ = folder_.path();
 };
 
 }  // namespace snug::server

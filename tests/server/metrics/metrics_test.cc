@@ -138,6 +138,8 @@ TEST(MetricsTest, AGpuIsNamedAndMeasured) {
   v1::Job job = Running("a");
   job.set_device("gpu:0");
   job.mutable_memory()->set_process_peak_bytes(310);
+  job.mutable_memory()->add_looks();
+  job.mutable_memory()->set_uncounted_bytes(-20);
   metrics.Job(job);
   metrics.Devices({Gpu()}, {job});
   for (const char* line :
@@ -146,7 +148,8 @@ TEST(MetricsTest, AGpuIsNamedAndMeasured) {
         "snug_device_memory_total_bytes{device=\"gpu:0\"} 5000",
         "snug_device_memory_used_bytes{device=\"gpu:0\"} 300",
         "snug_device_memory_unattributed_bytes{device=\"gpu:0\"} 40",
-        "snug_job_memory_process_peak_bytes{device=\"gpu:0\",job=\"a\"} 310"})
+        "snug_job_memory_process_peak_bytes{device=\"gpu:0\",job=\"a\"} 310",
+        "snug_job_memory_uncounted_bytes{device=\"gpu:0\",job=\"a\"} -20"})
     EXPECT_THAT(metrics.Text(), HasSubstr(line));
   metrics.ForgetJob("a");
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("job=\"a\"")));
@@ -232,6 +235,21 @@ TEST(MetricsTest, PredictionsAreHeldAgainstMeasurements) {
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_memory_measured_to_predicted_ratio_count 1"));
 }
 
+TEST(MetricsTest, PredictedTimesAreHeldAgainstMeasuredOnesByDevice) {
+  Metrics metrics;
+  v1::Device device;
+  device.set_name("cpu:0");
+  metrics.Devices({device}, {});
+  const std::string ratio = "snug_step_measured_to_predicted_ratio_";
+  EXPECT_THAT(metrics.Text(), HasSubstr(ratio + "count{device=\"cpu:0\"} 0"));
+  metrics.StepPrediction("cpu:0", 1.5);
+  metrics.StepPrediction("cpu:0", 0.0);  // It took too few steps.
+  metrics.StepPrediction("gpu:0", 0.75);
+  EXPECT_THAT(metrics.Text(), HasSubstr(ratio + "sum{device=\"cpu:0\"} 1.5"));
+  EXPECT_THAT(metrics.Text(), HasSubstr(ratio + "count{device=\"cpu:0\"} 1"));
+  EXPECT_THAT(metrics.Text(), HasSubstr(ratio + "sum{device=\"gpu:0\"} 0.75"));
+}
+
 TEST(MetricsTest, TheDiskIsReadWhenAsked) {
   Metrics metrics;
   metrics.WatchDisk(testing::TempDir());
@@ -292,6 +310,7 @@ TEST(MetricsTest, TheTableInTheDocsIsComplete) {
   Metrics metrics;
   v1::Job job = Running("a");
   job.mutable_memory()->set_process_peak_bytes(310);
+  job.mutable_memory()->add_looks();
   job.mutable_plan()->mutable_memory()->set_weights_bytes(70);
   (*job.mutable_progress()->mutable_eval_metrics())["eval_f1"] = 0.5;
   metrics.Job(job);

@@ -12,12 +12,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <vector>
 
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "server/node/launcher.h"
+#include "server/node/local_node.h"
 #include "server/node/session.h"
 #include "server/node/shim_watch.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
@@ -26,14 +30,28 @@ namespace fs = std::filesystem;
 
 const AttemptIdentity kIdentity = {.instance = "1-1", .job = "job-a", .epoch = 2, .nonce = "a1"};
 
+// As long as this lives, the process has no descriptor left.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few = {.rlim_cur = 64, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    for (int fd = 0; (fd = open("/dev/null", O_RDONLY)) >= 0;) taken_.push_back(fd);
+  }
+  ~NoDescriptors() {
+    for (int fd : taken_) close(fd);
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
+
+ private:
+  rlimit before_{};
+  std::vector<int> taken_;
+};
+
 class AttemptFilesTest : public testing::Test {
  protected:
-  AttemptFilesTest()
-      : state_(testing::TempDir() + "/attempt-" + std::to_string(getpid())),
-        dir_(AttemptDir(state_, "job-a", 2)) {
-    fs::create_directories(state_ + "/jobs");
-  }
-  ~AttemptFilesTest() override { fs::remove_all(state_); }
+  AttemptFilesTest() { fs::create_directories(state_ + "/jobs"); }
 
   // Once none of them begins or ends just now.
   static std::vector<pid_t> MembersOf(pid_t shim, const std::string& attempt_dir) {
@@ -78,8 +96,9 @@ class AttemptFilesTest : public testing::Test {
     return ReadExitRecord(dir_, kIdentity).value().value_or(ExitRecord{.exit_code = -2});
   }
 
-  const std::string state_;
-  const std::string dir_;
+  const TestFolder folder_{"attempt"};
+  const std::string state_ = folder_.path();
+  const std::string dir_ = AttemptDir(state_, "job-a", 2);
 };
 
 TEST_F(AttemptFilesTest, LockIsHeldFromTheSpawnToTheExitRecord) {
@@ -259,22 +278,67 @@ TEST_F(AttemptFilesTest, WithoutDescriptorsNobodyIsTakenForDead) {
   ShimWatch watch(dir_), late(dir_);
   watch.Follow(shim, /*just_started=*/true);
   while (Members(shim).empty()) absl::SleepFor(absl::Milliseconds(5));
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  const rlimit few = {.rlim_cur = 64, .rlim_max = before.rlim_max};
-  setrlimit(RLIMIT_NOFILE, &few);
-  std::vector<int> taken;
-  for (int fd = 0; (fd = open("/dev/null", O_RDONLY)) >= 0;) taken.push_back(fd);
-  EXPECT_EQ(watch.Look(), Liveness::kLives);
-  EXPECT_EQ(late.Look(), Liveness::kUnknown);
-  EXPECT_EQ(SessionMembers(shim, dir_).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(ReadExitRecord(dir_, kIdentity).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(watch.Signal(SIGKILL).ok());
-  for (int fd : taken) close(fd);
-  setrlimit(RLIMIT_NOFILE, &before);
+  {
+    const NoDescriptors none;
+    EXPECT_EQ(watch.Look(), Liveness::kLives);
+    EXPECT_EQ(late.Look(), Liveness::kUnknown);
+    EXPECT_EQ(SessionMembers(shim, dir_).status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(ReadExitRecord(dir_, kIdentity).status().code(),
+              absl::StatusCode::kResourceExhausted);
+    EXPECT_TRUE(watch.Signal(SIGKILL).ok());
+  }
   waitpid(shim, nullptr, 0);
   ExpectGone(watch);
   EXPECT_EQ(KillMembers(shim), 1);
+}
+
+// F-08, F-75: the shim was killed and its worker lives. While no descriptor is left, neither the
+// boot nor the shim's number nor the session is known: the attempt is not collected. Once there is
+// one again the worker is found.
+TEST_F(AttemptFilesTest, WithoutDescriptorsAnOrphanIsNotForgotten) {
+  const std::string boot = ReadSmallFile("/proc/sys/kernel/random/boot_id", 100).value();
+  const pid_t shim = Launch("exec sleep 1000");
+  while (Members(shim).empty()) absl::SleepFor(absl::Milliseconds(5));
+  kill(shim, SIGKILL);
+  waitpid(shim, nullptr, 0);
+  LocalNode node(LauncherSettings{.state_dir = state_});
+  Node::EndedAttempt ended{.identity = kIdentity,
+                           .boot_id = std::string(absl::StripAsciiWhitespace(boot))};
+  for (int round = 0; round < 2; ++round) {  // In the second the boot is known already.
+    {
+      const NoDescriptors none;
+      EXPECT_EQ(ReadShimPid(dir_).status().code(), absl::StatusCode::kResourceExhausted);
+      for (const int64_t number : {0, shim}) {
+        ended.shim = number;
+        EXPECT_FALSE(node.Collect(ended).ok());
+      }
+    }
+    EXPECT_EQ(Members(shim).size(), 1u);
+    EXPECT_EQ(BootId().value(), ended.boot_id);
+  }
+  ended.shim = 0;
+  ended.boot_id.clear();  // As an earlier version has stored it where it could not be read.
+  EXPECT_TRUE(node.Collect(ended).ok());
+  EXPECT_TRUE(Members(shim).empty());
+}
+
+// The daemon was killed before it stored the shim's number, and came back when it had no
+// descriptor left: the worker is signalled as soon as there is one.
+TEST_F(AttemptFilesTest, ANumberThatCouldNotBeReadIsReadAgain) {
+  const pid_t shim = Launch("exec sleep 1000");
+  while (Members(shim).empty()) absl::SleepFor(absl::Milliseconds(5));
+  std::unique_ptr<ShimWatch> watch;
+  {
+    const NoDescriptors none;
+    watch = ShimWatch::Adopt(dir_, /*shim=*/0);
+    EXPECT_EQ(watch->SignalOthers(SIGKILL).code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(watch->Signal(SIGKILL).code(), absl::StatusCode::kResourceExhausted);
+  }
+  absl::Status sent = absl::UnavailableError("not sent");
+  while (absl::IsUnavailable(sent)) sent = watch->SignalOthers(SIGKILL);
+  EXPECT_TRUE(sent.ok()) << sent;
+  EXPECT_EQ(WaitForEnd().signal, SIGKILL);
+  waitpid(shim, nullptr, 0);
 }
 
 // A process that happens to have the number of a shim of an earlier life.

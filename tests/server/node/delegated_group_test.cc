@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
@@ -20,11 +21,10 @@ using testing::HasSubstr;
 
 class DelegatedGroupTest : public testing::Test {
  protected:
-  DelegatedGroupTest() : root_(testing::TempDir() + "/group-" + std::to_string(getpid())) {
+  DelegatedGroupTest() {
     Write("/proc/self/cgroup", "4:memory:/elsewhere\n0::/app.slice/run-1.scope\n");
     MakeGroup("/app.slice/run-1.scope");
   }
-  ~DelegatedGroupTest() override { fs::remove_all(root_); }
 
   void MakeGroup(const std::string& group) {
     group_ = "/sys/fs/cgroup" + group;
@@ -51,7 +51,8 @@ class DelegatedGroupTest : public testing::Test {
     EXPECT_EQ(Read(group_ + "/daemon/cgroup.procs"), "");
   }
 
-  const std::string root_;
+  const TestFolder folder_{"group"};
+  const std::string root_ = folder_.path();
   std::string group_;
 };
 

@@ -3,7 +3,6 @@
 
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -17,6 +16,7 @@
 #include "server/node/known_gpus.h"
 #include "snug/v1/worker.pb.h"
 #include "tests/server/testing/brackets.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
@@ -28,12 +28,6 @@ constexpr program::JsonLimits kLimits = {.bytes = 4096, .values = 100, .depth = 
 
 class JsonFileTest : public testing::Test {
  protected:
-  JsonFileTest() : dir_(testing::TempDir() + "/json-file-" + std::to_string(getpid())) {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
-  }
-  ~JsonFileTest() override { fs::remove_all(dir_); }
-
   void Write(const std::string& name, const std::string& text) const {
     std::ofstream(dir_ + "/" + name, std::ios::binary) << text;
   }
@@ -61,7 +55,8 @@ class JsonFileTest : public testing::Test {
     fs::remove(path);
   }
 
-  const std::string dir_;
+  const TestFolder folder_{"json-file"};
+  const std::string dir_ = folder_.path();
 };
 
 TEST_F(JsonFileTest, WhatIsWithinTheLimitsIsRead) {

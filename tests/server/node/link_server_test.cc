@@ -14,6 +14,7 @@
 
 #include "absl/time/clock.h"
 #include "server/node/clock.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
@@ -93,7 +94,8 @@ class LinkServerTest : public testing::Test {
     return closed_.back();
   }
 
-  const std::string path_ = testing::TempDir() + "/link-" + std::to_string(getpid());
+  const TestFolder folder_{"link"};
+  const std::string path_ = folder_.path() + "/link";
   absl::Mutex mutex_;
   int announced_ = 0;
   LinkServer::ConnectionId last_ = 0;

@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/server/testing/brackets.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -33,15 +33,13 @@ Device GpuDevice(int index, const std::string& model, const std::string& driver)
 class MeasureTest : public testing::Test {
  protected:
   MeasureTest() {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
     WriteWorker("worker", R"({"context_bytes": 100, "products": "cpu way"})");
-    WriteWorker("worker-cuda", R"({"context_bytes": 500, "products": "gpu way"})");
+    WriteWorker("worker-cuda",
+                R"({"context_bytes": 500, "unseen_bytes": 300, "products": "gpu way"})");
     // The daemon's own, which a worker of a GPU must not inherit.
     setenv("CUDA_VISIBLE_DEVICES", "7", 1);
     setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps", 1);
   }
-  ~MeasureTest() override { fs::remove_all(dir_); }
 
   void WriteWorker(const std::string& name, const std::string& answer, int exit_code = 0) {
     const std::string path = dir_ + "/" + name;
@@ -65,7 +63,8 @@ class MeasureTest : public testing::Test {
     return calls;
   }
 
-  const std::string dir_ = testing::TempDir() + "/measure-" + std::to_string(getpid());
+  const TestFolder folder_{"measure"};
+  const std::string dir_ = folder_.path();
 };
 
 // Of two GPUs that are alike one is measured, in the environment that workers get: the daemon's MPS
@@ -81,38 +80,45 @@ TEST_F(MeasureTest, EachKindOfDeviceOnce) {
                           "worker-cuda --measure-context gpu:0 GPU-0 PCI_BUS_ID LAZY /dev/null",
                           "worker-cuda --measure-context gpu:2 GPU-2 PCI_BUS_ID LAZY /dev/null"));
   EXPECT_EQ(devices[0].context_bytes, 100);
+  EXPECT_EQ(devices[0].unseen_bytes, 0);
   EXPECT_EQ(devices[0].products, "cpu way");
   for (int gpu : {1, 2, 3}) {
     EXPECT_EQ(devices[static_cast<size_t>(gpu)].context_bytes, 500);
+    EXPECT_EQ(devices[static_cast<size_t>(gpu)].unseen_bytes, 300);
     EXPECT_EQ(devices[static_cast<size_t>(gpu)].products, "gpu way");
   }
 }
 
-// Rates are the CPU's: whole or not at all, and remembered as they were.
+// Rates are remembered as they were: of a CPU all, of a GPU some. One that is none spoils them all.
 TEST_F(MeasureTest, RatesAreReadAndRemembered) {
   const auto rates = [](const std::string& first, const std::string& last) {
     return absl::StrCat(R"({"products": )", first,
                         R"(, "narrow_products": 2e10, "attention": 3e10, "matrices": 4e9, )",
-                        R"("passes": 1.5e10, "copies": )", last, "}");
+                        R"("passes": 1.5e10, "to_host": 5e9, "from_host": 6e9, "runs": )", last,
+                        "}");
   };
   const auto both = [](const std::string& fp32, const std::string& bf16) {
     return absl::StrCat(R"({"fp32": )", fp32, R"(, "bf16": )", bf16, "}");
   };
   WriteWorker("worker", absl::StrCat(R"({"context_bytes": 100, "rates": )",
-                                     both(rates("123456e6", "1e9"), rates("3e11", "2e9")), "}"));
+                                     both(rates("123456e6", "1e5"), rates("3e11", "2e5")), "}"));
+  const std::string some = R"({"to_host": 5e10, "runs": 1.5e5})";
+  WriteWorker("worker-cuda",
+              absl::StrCat(R"({"context_bytes": 500, "rates": )", both(some, some), "}"));
   for (int start = 0; start < 2; ++start) {
     std::vector<Device> devices = {{.name = "cpu:0"}, GpuDevice(0, "H200", "580")};
     ASSERT_TRUE(Measure(devices).ok());
     ASSERT_TRUE(devices[0].rates.has_value());
     EXPECT_THAT(devices[0].rates->f32.per_second,
-                testing::ElementsAre(123456e6, 2e10, 3e10, 4e9, 1.5e10, 1e9));
+                ElementsAre(123456e6, 2e10, 3e10, 4e9, 1.5e10, 5e9, 6e9, 1e5));
     EXPECT_THAT(devices[0].rates->bf16.per_second,
-                testing::ElementsAre(3e11, 2e10, 3e10, 4e9, 1.5e10, 2e9));
-    EXPECT_FALSE(devices[1].rates.has_value());
+                ElementsAre(3e11, 2e10, 3e10, 4e9, 1.5e10, 5e9, 6e9, 2e5));
+    ASSERT_TRUE(devices[1].rates.has_value());
+    EXPECT_THAT(devices[1].rates->bf16.per_second, ElementsAre(0, 0, 0, 0, 0, 5e10, 0, 1.5e5));
     EXPECT_EQ(Calls().size(), start == 0 ? 2u : 0u);
   }
   for (const std::string& bad :
-       {both(rates("1", "1"), R"({"products": 1})"), std::string(R"("fast")"),
+       {both(rates("1", "1"), "7"), std::string(R"("fast")"),
         both(rates("1", "1"), rates("1", "0")), both(rates("\"1\"", "1"), rates("1", "1"))}) {
     fs::remove(dir_ + "/context.json");
     WriteWorker("worker", absl::StrCat(R"({"context_bytes": 100, "rates": )", bad, "}"));
@@ -131,6 +137,7 @@ TEST_F(MeasureTest, WhatIsKnownIsNotMeasuredAgain) {
   ASSERT_TRUE(Measure(again).ok());
   EXPECT_THAT(Calls(), IsEmpty());
   EXPECT_EQ(again[0].context_bytes, 500);
+  EXPECT_EQ(again[0].unseen_bytes, 300);
   EXPECT_EQ(again[0].products, "gpu way");
   EXPECT_EQ(again[1].context_bytes, 100);
 }

@@ -9,12 +9,12 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/node/gpu_use.h"
 #include "server/node/session.h"
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -63,13 +63,13 @@ class NvmlTest : public testing::Test {
     setenv("FAKE_NVML", path_.c_str(), 1);
     Tell(kTwo);
   }
-  ~NvmlTest() override { std::filesystem::remove(path_); }
   void Tell(const std::string& text) { WriteText(path_, text); }
   static absl::StatusOr<std::unique_ptr<GpuDriver>> Open() {
     return GpuDriver::Open(std::getenv("SNUG_FAKE_NVML"));
   }
 
-  const std::string path_ = testing::TempDir() + "/nvml-" + std::to_string(getpid());
+  const TestFolder folder_{"nvml"};
+  const std::string path_ = folder_.path() + "/nvml";
 };
 
 TEST_F(NvmlTest, GpusAreDescribed) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/place/policy.h"
+
 namespace snug::server {
 namespace {
 
@@ -116,6 +118,12 @@ TEST(RetryTest, JitterIsAFifth) {
             absl::Seconds(12));
   EXPECT_EQ(DecideRetry(Ending::kInfrastructure, {.infra = 1}, false, -1.0).delay,
             absl::Seconds(8));
+}
+
+// F-66: a longer one would be taken for one of before the clock was set back.
+TEST(RetryTest, NoWaitIsLongerThanThePolicysLongest) {
+  EXPECT_EQ(DecideRetry(Ending::kDiskFull, {}, false, 1.0).delay,
+            absl::Microseconds(kLongestRetryWaitUs));
 }
 
 TEST(RetryTest, OutOfMemoryIsPlannedAgainTwice) {

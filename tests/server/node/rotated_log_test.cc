@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "server/shim/worker_log.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
@@ -18,12 +19,8 @@ constexpr size_t kChunk = 1 << 20;
 
 class RotatedLogTest : public testing::Test {
  protected:
-  RotatedLogTest() : path_(testing::TempDir() + "/worker.log-" + std::to_string(getpid())) {
-    Remove();
-    EXPECT_EQ(pipe2(ends_, O_NONBLOCK), 0);
-  }
+  RotatedLogTest() { EXPECT_EQ(pipe2(ends_, O_NONBLOCK), 0); }
   ~RotatedLogTest() override {
-    Remove();
     close(ends_[0]);
     close(ends_[1]);
   }
@@ -39,14 +36,9 @@ class RotatedLogTest : public testing::Test {
     return text;
   }
 
-  const std::string path_;
+  const TestFolder folder_{"rotated-log"};
+  const std::string path_ = folder_.path() + "/worker.log";
   int ends_[2];
-
- private:
-  void Remove() {
-    fs::remove(path_);
-    fs::remove(path_ + ".1");
-  }
 };
 
 TEST_F(RotatedLogTest, IsReadAcrossTheChangeOfFiles) {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "absl/time/clock.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
@@ -17,11 +18,8 @@ namespace fs = std::filesystem;
 
 class UnixSocketTest : public testing::Test {
  protected:
-  UnixSocketTest() : dir_(fs::temp_directory_path().string() + "/us-" + std::to_string(getpid())) {
-    fs::create_directories(dir_);
-  }
-  ~UnixSocketTest() override { fs::remove_all(dir_); }
-  const std::string dir_;
+  const TestFolder folder_{"us"};
+  const std::string dir_ = folder_.path();
 };
 
 TEST_F(UnixSocketTest, HasTheModeThatWasAskedFor) {

@@ -89,5 +89,44 @@ TEST(DeviceKindsTest, RatesAreThoseMeasuredElseTheKindsElseNobodys) {
   EXPECT_EQ(MachineOf(gpu).rates, *gpu.rates);
 }
 
+// A worker of a GPU measures copies and starts alone. Among rates of no machine in particular, as
+// of a CPU that was not measured in full, they would say something that is not true.
+TEST(DeviceKindsTest, WhatIsMeasuredOfAGpuStandsBesideItsKindsRates) {
+  Device gpu = Devices()[1];
+  const program::MachineRates kinds = RatesOf(gpu);
+  EXPECT_EQ(kinds.f32[Limit::kToHost], kinds.bf16[Limit::kFromHost]);
+  gpu.rates = {.f32 = {.per_second = {}}, .bf16 = {.per_second = {}}};
+  gpu.rates->f32[Limit::kRuns] = 1e5;
+  gpu.rates->bf16[Limit::kToHost] = 3e9;
+  gpu.rates->bf16[Limit::kFromHost] = 4e9;
+  program::MachineRates expected = kinds;
+  expected.f32[Limit::kRuns] = 1e5;
+  expected.bf16[Limit::kToHost] = 3e9;
+  expected.bf16[Limit::kFromHost] = 4e9;
+  EXPECT_EQ(RatesOf(gpu), expected);
+  EXPECT_STREQ(RatesSource(gpu), "kind");
+  gpu.model = "NVIDIA of another year";
+  EXPECT_EQ(RatesOf(gpu), program::MachineRates());
+  EXPECT_STREQ(RatesSource(gpu), "nominal");
+  Device cpu = Devices()[0];
+  cpu.rates = kinds;
+  EXPECT_STREQ(RatesSource(cpu), "measured");
+  cpu.rates->f32[Limit::kRuns] = 0.0;
+  EXPECT_EQ(RatesOf(cpu), program::MachineRates());
+  EXPECT_STREQ(RatesSource(cpu), "nominal");
+}
+
+// 63 GB/s of PCIe 5 and 31.5 of PCIe 4, of which copies of pinned memory have 80 %.
+TEST(DeviceKindsTest, EveryKindHasItsBusAndStartsRuns) {
+  for (const DeviceKind& kind : GpuKinds()) {
+    const bool hopper = kind.name[0] == 'h';
+    for (const program::Rates& rates : {kind.rates.f32, kind.rates.bf16}) {
+      EXPECT_DOUBLE_EQ(rates[Limit::kToHost], 0.8 * (hopper ? 63e9 : 31.5e9)) << kind.name;
+      EXPECT_EQ(rates[Limit::kFromHost], rates[Limit::kToHost]) << kind.name;
+      EXPECT_EQ(rates[Limit::kRuns], 200e3) << kind.name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace snug::server

@@ -1,10 +1,11 @@
 #include "server/place/host_memory.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
@@ -13,15 +14,13 @@ namespace fs = std::filesystem;
 
 class HostMemoryTest : public testing::Test {
  protected:
-  HostMemoryTest() : root_(testing::TempDir() + "/root-" + std::to_string(getpid())) {
-    Write("/proc/meminfo", "MemTotal:       1000 kB\nMemFree:     500 kB\n");
-  }
-  ~HostMemoryTest() override { fs::remove_all(root_); }
+  HostMemoryTest() { Write("/proc/meminfo", "MemTotal:       1000 kB\nMemFree:     500 kB\n"); }
   void Write(const std::string& path, const std::string& text) {
     fs::create_directories(fs::path(root_ + path).parent_path());
     std::ofstream(root_ + path) << text;
   }
-  const std::string root_;
+  const TestFolder folder_{"root"};
+  const std::string root_ = folder_.path();
 };
 
 TEST_F(HostMemoryTest, MachineWithoutLimits) { EXPECT_EQ(HostMemoryBytes(root_), 1'024'000); }

@@ -268,6 +268,16 @@ TEST(PolicyTest, JobThatWaitsForItsRetryBlocksNobody) {
             "no room; tries again in 5 s");
 }
 
+// F-66: it waits as long as any, and then the clock is set back by a second.
+TEST(PolicyTest, NoRetryIsWaitedForLongerBecauseTheClockIsSetBack) {
+  QueuedJob retry = Job("retry", 1, {kGiB});
+  retry.not_before_us = 720'000'000;
+  const Decision decision = Decide({retry}, {kEmpty}, 0);
+  EXPECT_EQ(decision.waiting.at("retry"), "tries again in 721 s");
+  EXPECT_EQ(decision.next_us, 720'000'000);
+  EXPECT_THAT(Placed(Decide({retry}, {kEmpty}, -1'000'000)), ElementsAre("retry on cpu:0"));
+}
+
 // What the older one needs is not known yet, as after a restart: the younger one waits, and is
 // told.
 TEST(PolicyTest, NobodyIsPlacedBeforeAnOlderJobIsJudged) {

@@ -41,7 +41,8 @@ class PlannerTest : public testing::Test {
     return program::Lower(program, *plan,
                           {.key = link::KeyFrom(stored.key()),
                            .machine = {.threads = stored.threads()},
-                           .training = true});
+                           .training = true,
+                           .head_rows = stored.head_rows()});
   }
 
   v1::JobSpec spec_;
@@ -344,6 +345,36 @@ TEST_F(PlannerTest, PinnedPlanIsTheOnlyOne) {
   ASSERT_EQ(plans.size(), 1u);
   EXPECT_EQ(plans[0].name(), "pinned");
   EXPECT_NE(plans[0].block_recipe(0), plans[0].block_recipe(1));
+}
+
+// Named by its path. What else a job pins is not the head's.
+TEST_F(PlannerTest, RowsOfTheHeadArePinned) {
+  program::ModelConfig config = ToyConfig();
+  config.vocabulary = 50000;
+  program_ = program::BuildProgram(config, ModeOf(spec_)).value();
+  v1::MemorySpec& memory = *spec_.mutable_memory();
+  (*memory.mutable_stash())["*"] = v1::STASH_KIND_CHUNK;
+  (*memory.mutable_stash_options())["*"].set_rows(16);
+  const v1::Plan usual = Plans({}).front();
+  (*memory.mutable_stash())["lm_head"] = v1::STASH_KIND_CHUNK;
+  (*memory.mutable_stash_options())["lm_head"].set_rows(8);
+  const v1::Plan few = Plans({}).front();
+  EXPECT_EQ(usual.head_rows(), program::kHeadRows);
+  EXPECT_EQ(few.head_rows(), 8);
+  EXPECT_LT(few.arena_bytes(), usual.arena_bytes() / 2);
+  for (const v1::Plan& plan : {usual, few})
+    EXPECT_EQ(LoweredByTheWorker(plan).value().arena_bytes, plan.arena_bytes());
+}
+
+// How all else is kept is chosen as without it.
+TEST_F(PlannerTest, RowsOfTheHeadAlonePinNothing) {
+  v1::MemorySpec& memory = *spec_.mutable_memory();
+  (*memory.mutable_stash())["lm_head"] = v1::STASH_KIND_CHUNK;
+  (*memory.mutable_stash_options())["lm_head"].set_rows(64);
+  const std::vector<v1::Plan> plans = Plans({});
+  EXPECT_EQ(plans.front().name(), "keep");
+  EXPECT_GT(plans.size(), 3u);
+  for (const v1::Plan& plan : plans) EXPECT_EQ(plan.head_rows(), 64) << plan.name();
 }
 
 TEST_F(PlannerTest, FitsToTheByteAndRefusesWithBytes) {

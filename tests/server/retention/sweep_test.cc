@@ -4,13 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "server/retention/leavings.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
@@ -115,6 +115,8 @@ TEST(RetentionLimitsTest, AreReadAndRefusedByName) {
   config.mutable_checkpoints()->set_age("90m");
   config.mutable_logs()->set_bytes("2GiB");
   config.mutable_files()->set_count(7);
+  config.mutable_datasets()->set_count(9);
+  config.mutable_datasets()->set_bytes("5GiB");
   config.set_sweep_seconds(5);
   const RetentionLimits limits = RetentionLimitsOf(config).value();
   EXPECT_EQ(limits.jobs.count, 3);
@@ -122,6 +124,8 @@ TEST(RetentionLimitsTest, AreReadAndRefusedByName) {
   EXPECT_EQ(limits.checkpoints.age, absl::Minutes(90));
   EXPECT_EQ(limits.logs.bytes, int64_t{2} << 30);
   EXPECT_EQ(limits.files.count, 7);
+  EXPECT_EQ(limits.datasets.count, 9);
+  EXPECT_EQ(limits.datasets.bytes, int64_t{5} << 30);
   EXPECT_EQ(limits.between_sweeps, absl::Seconds(5));
   EXPECT_TRUE(RetentionLimits{.files = limits.files}.any());
   for (const char* age : {"3w", "d", "-1d", "0s", "1.5h", "99999999999d"}) {
@@ -144,7 +148,7 @@ TEST(RetentionLimitsTest, AreReadAndRefusedByName) {
 
 class LeavingsTest : public testing::Test {
  protected:
-  LeavingsTest() : state_(testing::TempDir() + "/leavings-" + std::to_string(getpid())) {
+  LeavingsTest() {
     Write("attempts/1/worker.log");
     Write("attempts/1/worker.log.1");
     Write("attempts/1/metrics.jsonl");
@@ -153,7 +157,6 @@ class LeavingsTest : public testing::Test {
     Write("attempts/2/output/metrics.jsonl");
     Write("checkpoints/step-000005.e1/weights");
   }
-  ~LeavingsTest() override { std::filesystem::remove_all(state_); }
 
   std::filesystem::path PathOf(const std::string& name) const { return state_ + "/jobs/a/" + name; }
   void Write(const std::string& name) const {
@@ -161,7 +164,8 @@ class LeavingsTest : public testing::Test {
     std::ofstream(PathOf(name)) << std::string(9000, '.');
   }
 
-  const std::string state_;
+  const TestFolder folder_{"leavings"};
+  const std::string state_ = folder_.path();
 };
 
 TEST_F(LeavingsTest, AreTheBytesThatTheDiskGetsBack) {

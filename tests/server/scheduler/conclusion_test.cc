@@ -212,6 +212,27 @@ TEST_F(ConclusionTest, WhatIsKeptOfACancelledOneIsItsOutput) {
   EXPECT_FALSE(change_.artifact.has_value());
 }
 
+// Its worker was started for the export alone, and nobody heard of it.
+TEST_F(ConclusionTest, OneThatIsToBeKeptIsCancelledHoweverItsWorkerEnds) {
+  for (const Ending ending : {Ending::kSucceeded, Ending::kUserError, Ending::kInfrastructure}) {
+    job_.job.set_state(v1::Job::STATE_STARTING);
+    job_.job.set_keep(true);
+    job_.infra_failures = kMaxInfraRetries;
+    attempt_.state = AttemptState::kLive;
+    change_ = {};
+    Ends(ending);
+    LeavesAnOutput();
+    EXPECT_EQ(After().state(), v1::Job::STATE_CANCELLED);
+    EXPECT_EQ(change_.artifact.has_value(), ending == Ending::kSucceeded);
+  }
+  job_.job.set_state(v1::Job::STATE_STARTING);
+  job_.infra_failures = 0;
+  attempt_.state = AttemptState::kLive;
+  Ends(Ending::kInfrastructure);
+  EXPECT_EQ(After().state(), v1::Job::STATE_QUEUED);
+  EXPECT_TRUE(job_.job.keep());
+}
+
 // The daemon was killed between storing the attempt and starting it. It costs the job no retry.
 TEST_F(ConclusionTest, OneThatWasNeverStartedWaitsAgain) {
   job_.job.set_state(v1::Job::STATE_STARTING);

@@ -80,6 +80,47 @@ TEST_F(FairPoolTest, SmallWorkHasAThreadOfItsOwn) {
   EXPECT_THAT(Await(2), ElementsAre("small", "large"));
 }
 
+// It takes its thread for longer than small work may: the next one is not held up by it.
+TEST_F(FairPoolTest, SmallWorkThatIsNotDoneBeforeLongIsLarge) {
+  FairPool pool({.any = 1, .small = 1});
+  Block(pool);
+  FairWork endless = Note("a", "large after all", {.small = true});
+  endless.run_briefly = [] { return false; };
+  ASSERT_TRUE(pool.Post(std::move(endless)));
+  ASSERT_TRUE(pool.Post(Note("b", "small", {.small = true})));
+  EXPECT_THAT(Await(1), ElementsAre("small"));
+  EXPECT_EQ(pool.WaitingOf("a"), 1);
+  Release();
+  EXPECT_THAT(Await(2), ElementsAre("small", "large after all"));
+  EXPECT_EQ(pool.WaitingOf("a"), 0);
+}
+
+TEST_F(FairPoolTest, WhatWaitsBehindSmallWorkThatIsNotDoneGoesOn) {
+  absl::Notification posted;
+  FairPool pool({.any = 1, .small = 1});
+  Block(pool);
+  FairWork endless = Note("a", "large after all", {.key = "x", .small = true});
+  endless.run_briefly = [&] {
+    posted.WaitForNotification();
+    return false;
+  };
+  ASSERT_TRUE(pool.Post(std::move(endless)));
+  ASSERT_TRUE(pool.Post(Note("b", "small", {.key = "x", .small = true})));
+  posted.Notify();
+  EXPECT_THAT(Await(1), ElementsAre("small"));
+  Release();
+  EXPECT_THAT(Await(2), ElementsAre("small", "large after all"));
+}
+
+// It is small work, and the thread for all has time for it.
+TEST_F(FairPoolTest, TheThreadForAllEndsWhatItBegins) {
+  FairPool pool({.any = 1});
+  FairWork work = Note("a", "whole", {.small = true});
+  work.run_briefly = [] { return false; };
+  ASSERT_TRUE(pool.Post(std::move(work)));
+  EXPECT_THAT(Await(1), ElementsAre("whole"));
+}
+
 // The second finds what the first has made.
 TEST_F(FairPoolTest, WorkOfOneKeyIsNeverDoneTwiceAtOnce) {
   FairPool pool({.any = 2});

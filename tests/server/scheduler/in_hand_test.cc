@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/server/testing/test_folder.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -21,9 +21,6 @@ using testing::Not;
 
 class InHandTest : public testing::Test {
  protected:
-  InHandTest() : path_(testing::TempDir() + "/in-hand-" + std::to_string(getpid())) {}
-  ~InHandTest() override { std::filesystem::remove_all(path_); }
-
   // A life that ends with the job in its hands, for the second time in that life.
   void EndWithJobInHand() const {
     const std::string kept = path_ + "-kept";
@@ -36,7 +33,8 @@ class InHandTest : public testing::Test {
     std::filesystem::rename(kept, path_);  // Nothing ran at its end.
   }
 
-  const std::string path_;
+  const TestFolder folder_{"in-hand"};
+  const std::string path_ = folder_.path() + "/in-hand";
 };
 
 TEST_F(InHandTest, TwoEndsMakeAJobSuspect) {

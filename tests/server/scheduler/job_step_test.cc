@@ -107,12 +107,33 @@ TEST(JobStepTest, KeepingAsksTheWorkerForItsExport) {
     EXPECT_TRUE(step->job.job.keep());
     EXPECT_TRUE(step->actions.stop_worker);
   }
-  // One that has trained and does not now cannot export; one that never has loses nothing.
-  Rows paused = RowsIn(Job::STATE_PAUSED);
-  EXPECT_TRUE(StepJob(paused, CancelAsked{.keep = true}, kMoment).ok());
-  paused.job.job.mutable_progress()->set_global_step(3);
-  const absl::Status refused = StepJob(paused, CancelAsked{.keep = true}, kMoment).status();
+  // One that saves for its pause has no time to export; one that never has trained loses nothing.
+  const absl::Status refused =
+      StepJob(RowsIn(Job::STATE_PAUSING), CancelAsked{.keep = true}, kMoment).status();
   EXPECT_THAT(std::string(refused.message()), HasSubstr("does not train"));
+  const Rows unbegun = RowsIn(Job::STATE_PAUSED);
+  EXPECT_EQ(StepJob(unbegun, CancelAsked{.keep = true}, kMoment)->job.state(),
+            Job::STATE_CANCELLED);
+}
+
+// What has trained and has no worker gets one for its export.
+TEST(JobStepTest, WhatWaitsIsKeptByItsNextWorker) {
+  for (const JobState state : {Job::STATE_PAUSED, Job::STATE_QUEUED}) {
+    Rows rows = RowsIn(state);
+    rows.job.job.mutable_progress()->set_global_step(3);
+    const absl::StatusOr<JobStep> step = StepJob(rows, CancelAsked{.keep = true}, kMoment);
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_EQ(step->job.state(), Job::STATE_QUEUED);
+    EXPECT_EQ(step->actions.make_ready, state == Job::STATE_PAUSED);
+    EXPECT_TRUE(step->job.job.keep());
+    rows.job = step->job;
+    EXPECT_TRUE(StepJob(rows, CancelAsked{.keep = true}, kMoment)->nothing);
+    EXPECT_FALSE(StepJob(rows, PauseAsked{}, kMoment)->job.job.keep());
+    EXPECT_EQ(StepJob(rows, CancelAsked{}, kMoment)->job.state(), Job::STATE_CANCELLED);
+  }
+  Rows starting = RowsIn(Job::STATE_STARTING);
+  starting.job.job.set_keep(true);
+  EXPECT_EQ(StepJob(starting, Heard{}, kMoment)->job.state(), Job::STATE_CANCELLING);
 }
 
 TEST(JobStepTest, PauseAndResume) {
@@ -166,6 +187,7 @@ TEST(JobStepTest, WhatIsReadyIsQueued) {
   ready.checked.spec.set_display_name("another that is alike");
   Rows preparing = RowsIn(Job::STATE_PREPARING);
   preparing.job.job.mutable_spec()->set_display_name("its own name");
+  ready.checked.spec.mutable_memory()->set_host_budget("1GiB");
   const auto plans = std::make_shared<const PlansRecord>();
   const absl::StatusOr<JobStep> prepared = StepJob(preparing, MadeReady{ready, plans}, kMoment);
   ASSERT_TRUE(prepared.ok());
@@ -178,6 +200,7 @@ TEST(JobStepTest, WhatIsReadyIsQueued) {
       StepJob(RowsIn(Job::STATE_QUEUED), MadeReady{ready, plans}, kMoment);
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->job.train_data, "/data");
+  EXPECT_EQ(again->job.job.spec().memory().host_budget(), "1GiB");  // What its plans are of.
   EXPECT_EQ(again->ToChange().plans, plans);
 }
 
@@ -246,6 +269,58 @@ TEST(JobStepTest, TheLargerOfTwoPlansIsReservedUntilTheAnswer) {
     EXPECT_EQ(refused->rest.reserve->bytes, 100);
     EXPECT_TRUE(refused->actions.keep_plan);
     EXPECT_FALSE(refused->job.job.plan_changes().has_pending());
+  }
+}
+
+// What the steps have told of the time that is predicted holds for the attempt's next plan, and for
+// no other attempt.
+TEST(JobStepTest, TheNextPlanOfAnAttemptIsCorrectedAsItsLastOne) {
+  v1::Plan plan = PlanOf("mesa");
+  plan.set_step_seconds(0.75);
+  Rows rows = RowsIn(Job::STATE_RUNNING);
+  rows.job.job.mutable_step_time()->set_predicted_seconds(0.5);
+  rows.job.job.mutable_step_time()->set_corrected_seconds(1.0);
+  const absl::StatusOr<JobStep> step =
+      StepJob(rows, PlanOrdered{.plan = plan, .bytes = 60}, kMoment);
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_EQ(step->job.job.step_time().corrected_seconds(), 1.0);
+  v1::WorkerEvent::PlanChanged answer;
+  answer.set_number(1);
+  const absl::StatusOr<JobStep> taken =
+      StepJob(Rows{step->job, rows.attempt}, PlanAnswered{answer}, kMoment);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->job.job.step_time().predicted_seconds(), 0.75);
+  EXPECT_EQ(taken->job.job.step_time().corrected_seconds(), 1.5);
+  Rows queued = RowsIn(Job::STATE_QUEUED);
+  *queued.job.job.mutable_step_time() = taken->job.job.step_time();
+  const absl::StatusOr<JobStep> placed =
+      StepJob(queued, Placed{.device = "cpu:0", .plan = plan, .bytes = 60}, kMoment);
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  EXPECT_EQ(placed->job.job.step_time().predicted_seconds(), 0.75);
+  EXPECT_EQ(placed->job.job.step_time().corrected_seconds(), 0.0);
+}
+
+// What was seen of an attempt's memory is of the plan that was in force, until another one is.
+TEST(JobStepTest, MemoryIsLookedAtAnewUnderAnotherPlan) {
+  Rows rows = RowsIn(Job::STATE_RUNNING);
+  v1::JobMemory& memory = *rows.job.job.mutable_memory();
+  memory.add_looks();
+  memory.set_uncounted_bytes(100);
+  memory.set_warning("too much");
+  const absl::StatusOr<JobStep> step =
+      StepJob(rows, PlanOrdered{.plan = PlanOf("mesa"), .bytes = 60}, kMoment);
+  ASSERT_TRUE(step.ok()) << step.status();
+  v1::WorkerEvent::PlanChanged answer;
+  answer.set_number(1);
+  for (const char* refusal : {"no", ""}) {
+    answer.set_refusal(refusal);
+    const absl::StatusOr<JobStep> taken =
+        StepJob(Rows{step->job, rows.attempt}, PlanAnswered{answer}, kMoment);
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    const bool kept = *refusal != '\0';
+    EXPECT_EQ(taken->job.job.memory().looks_size(), kept ? 1 : 0);
+    EXPECT_EQ(taken->job.job.memory().uncounted_bytes(), kept ? 100 : 0);
+    EXPECT_EQ(taken->job.job.memory().warning(), kept ? "too much" : "");
   }
 }
 

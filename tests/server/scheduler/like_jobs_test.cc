@@ -52,25 +52,25 @@ TEST(AlikeKeyTest, WhatGoesOnBehindACheckpointIsLikeNoOther) {
 
 std::vector<std::string> Ids(const std::vector<LikeJobs::Member>& members) {
   std::vector<std::string> ids;
-  for (const LikeJobs::Member& member : members) ids.push_back(member.id);
+  for (const LikeJobs::Member& member : members) ids.push_back(member.job);
   return ids;
 }
 
 TEST(LikeJobsTest, OneBeginsForAllThatAskedBefore) {
   LikeJobs jobs;
-  EXPECT_TRUE(jobs.Add("x", {.id = "x1"}));
-  EXPECT_TRUE(jobs.Add("y", {.id = "y1"}));
-  EXPECT_FALSE(jobs.Add("x", {.id = "x2"}));
+  EXPECT_TRUE(jobs.Add("x", {.job = "x1"}));
+  EXPECT_TRUE(jobs.Add("y", {.job = "y1"}));
+  EXPECT_FALSE(jobs.Add("x", {.job = "x2"}));
   EXPECT_THAT(Ids(jobs.Take("x")), ElementsAre("x1", "x2"));
   // Its files may have changed since the work began.
-  EXPECT_TRUE(jobs.Add("x", {.id = "x3"}));
+  EXPECT_TRUE(jobs.Add("x", {.job = "x3"}));
   EXPECT_THAT(Ids(jobs.Take("x")), ElementsAre("x3"));
   EXPECT_THAT(Ids(jobs.Take("y")), ElementsAre("y1"));
 }
 
 TEST(LikeJobsTest, NobodyIsAnsweredTwice) {
   LikeJobs jobs;
-  jobs.Add("x", {.id = "x1"});
+  jobs.Add("x", {.job = "x1"});
   jobs.Take("x");
   EXPECT_THAT(jobs.Take("x"), IsEmpty());
 }

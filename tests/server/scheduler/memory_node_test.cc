@@ -31,10 +31,13 @@ using testing::IsEmpty;
 
 constexpr absl::Duration kPause = absl::Milliseconds(2);
 constexpr int64_t kWorkerNumber = 4711, kShimNumber = 4712, kPeakBytes = 123 << 20;
+constexpr int64_t kCountedBytes = 1 << 30;
 
-// How far attempts get: to this step, and no further until it is more.
+// How far attempts get: to this step, and no further until it is more. And what their workers take
+// that nobody has counted.
 struct Gate {
   int64_t open_to = 0;
+  int64_t uncounted_bytes = 0;
 };
 
 class MemoryNode : public Node {
@@ -225,9 +228,16 @@ class MemoryNode : public Node {
       progress.set_global_step(step);
       progress.set_max_steps(steps);
       progress.set_loss(1.0 / static_cast<double>(step));
+      LookAtMemory(*event.mutable_step()->add_looks());
       Say(run, event);
     }
     End(run, step, goes_on);
+  }
+
+  void LookAtMemory(v1::MemoryLook& look) {
+    absl::MutexLock lock(&mutex_);
+    look.set_counted_bytes(kCountedBytes);
+    look.set_seen_bytes(kCountedBytes + gate_.uncounted_bytes);
   }
 
   void End(Run& run, int64_t step, bool finished) {
@@ -280,9 +290,9 @@ class MemoryNode : public Node {
 
 class MemoryNodeTest : public SchedulerTest {
  protected:
-  void Begin(int64_t steps, int64_t open_to) {
+  void Begin(int64_t steps, const Gate& gate) {
     StoreJob(StoredJob{.steps = steps});
-    auto node = std::make_unique<MemoryNode>(Gate{.open_to = open_to});
+    auto node = std::make_unique<MemoryNode>(gate);
     memory_ = node.get();
     node_ = std::move(node);
     SchedulerLimits limits;
@@ -304,13 +314,15 @@ class MemoryNodeTest : public SchedulerTest {
 };
 
 TEST_F(MemoryNodeTest, AJobGoesItsWholeWay) {
-  Begin(/*steps=*/5, /*open_to=*/3);
+  Begin(/*steps=*/5, {.open_to = 3});
   const v1::Job running = Await([](const v1::Job& job) {
     return job.progress().global_step() == 3 && job.memory().process_peak_bytes() > 0;
   });
   EXPECT_EQ(running.state(), v1::Job::STATE_RUNNING);
   EXPECT_EQ(running.worker_pid(), kWorkerNumber);
   EXPECT_EQ(running.memory().process_peak_bytes(), kPeakBytes);
+  EXPECT_EQ(running.memory().looks(0).seen_bytes(), kCountedBytes);
+  EXPECT_EQ(running.memory().warning(), "");
   memory_->OpenGate(5);
   const v1::Job job = AwaitState(v1::Job::STATE_SUCCEEDED);
   EXPECT_EQ(job.epoch(), 1);
@@ -328,7 +340,7 @@ TEST_F(MemoryNodeTest, AJobGoesItsWholeWay) {
 
 // What it brings of a stopped attempt is what the next one goes on from.
 TEST_F(MemoryNodeTest, APausedJobGoesOnFromWhatWasBrought) {
-  Begin(/*steps=*/5, /*open_to=*/2);
+  Begin(/*steps=*/5, {.open_to = 2});
   const v1::Job running =
       Await([](const v1::Job& job) { return job.progress().global_step() == 2; });
   EXPECT_GT(running.plan_changes().most_bytes(), 0);
@@ -343,8 +355,41 @@ TEST_F(MemoryNodeTest, APausedJobGoesOnFromWhatWasBrought) {
             CheckpointsDir(dir_ + "/state", kJob) + "/step-2.e1");
 }
 
+TEST_F(MemoryNodeTest, MemoryThatNobodyHasCountedIsAWarning) {
+  constexpr int64_t kUncounted = 100 << 20;
+  Begin(/*steps=*/5, {.open_to = 1, .uncounted_bytes = kUncounted});
+  const auto warned = [](const v1::Job& job) { return !job.memory().warning().empty(); };
+  const v1::JobMemory memory = Await(warned).memory();
+  EXPECT_EQ(memory.uncounted_bytes(), kUncounted);
+  EXPECT_THAT(memory.warning(), testing::HasSubstr("100 MiB of the device beyond the 1024 MiB"));
+  EXPECT_THAT(memory.warning(), testing::HasSubstr("before its first step"));
+}
+
+// Where no driver tells of processes, what a worker sees of its GPU is its neighbours' too.
+TEST_F(MemoryNodeTest, WhatWasSeenBesideANeighbourIsNotJudgedOnceThatHasEnded) {
+  constexpr const char* kNeighbour = "job-2";
+  constexpr int64_t kOfNeighbour = 100 << 20;
+  device_.name = "gpu:0";
+  StoreJob(StoredJob{.id = kNeighbour, .order = 2, .steps = 5});
+  Begin(/*steps=*/5, {.open_to = 0, .uncounted_bytes = kOfNeighbour});
+  for (const char* id : {kJob, kNeighbour})
+    ASSERT_EQ(Await([](const v1::Job& job) { return job.worker_pid() != 0; }, id).worker_pid(),
+              kWorkerNumber);
+  memory_->OpenGate(1);
+  const v1::JobMemory beside =
+      Await([](const v1::Job& job) { return job.progress().global_step() == 1; }).memory();
+  ASSERT_EQ(beside.looks_size(), 1);
+  EXPECT_EQ(beside.looks(0).seen_bytes() - beside.looks(0).counted_bytes(), kOfNeighbour);
+  Cancel(kNeighbour);
+  Cancelled(kNeighbour);
+  memory_->OpenGate(5);
+  const v1::Job job = AwaitState(v1::Job::STATE_SUCCEEDED);
+  EXPECT_EQ(job.progress().global_step(), 5);
+  EXPECT_EQ(job.memory().warning(), "");
+}
+
 TEST_F(MemoryNodeTest, ACancelledJobIsSignalled) {
-  Begin(/*steps=*/5, /*open_to=*/1);
+  Begin(/*steps=*/5, {.open_to = 1});
   Await([](const v1::Job& job) { return job.progress().global_step() == 1; });
   Cancel(kJob);
   EXPECT_EQ(AwaitState(v1::Job::STATE_CANCELLED).epoch(), 1);

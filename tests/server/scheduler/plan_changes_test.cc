@@ -6,6 +6,7 @@
 
 #include <future>
 
+#include "absl/strings/match.h"
 #include "tests/server/scheduler/scheduler_fixture.h"
 
 namespace snug::server {
@@ -177,6 +178,40 @@ TEST_F(PlanChangesTest, AnOrderOutlivesTheDaemon) {
     EXPECT_EQ(Reserved(), least_);
   }
   EXPECT_EQ(Steps().plan_changes().orders(), 1);
+}
+
+// Over a change of the plan and a restart, and until the attempt ends.
+TEST_F(PlanChangesTest, StepsThatAreTwiceAsSlowCorrectTheirPrediction) {
+  const auto expect_twice = [](const v1::Job& job) {
+    EXPECT_GT(job.plan().step_seconds(), 0.0);
+    EXPECT_EQ(job.step_time().predicted_seconds(), job.plan().step_seconds());
+    EXPECT_DOUBLE_EQ(job.step_time().corrected_seconds(), 2.0 * job.plan().step_seconds());
+  };
+  Store(kJob, 0, "steps=100000 step_ms=20 slow=2");
+  StartAndMeasure();
+  const v1::Job slow =
+      Await([](const v1::Job& job) { return job.step_time().corrected_seconds() > 0.0; });
+  EXPECT_GE(slow.progress().global_step(), 3);
+  expect_twice(slow);
+  ASSERT_TRUE(Squeeze(least_).ok());
+  const v1::Job squeezed = Changed(1);
+  EXPECT_GT(squeezed.plan().step_seconds(), slow.plan().step_seconds());
+  expect_twice(squeezed);
+  expect_twice(Steps(5));
+  scheduler_.reset();
+  store_.reset();
+  expect_twice(JobStore::Open({.state_dir = dir_ + "/state"}).value()->FindJob(kJob)->job);
+  Start({});
+  expect_twice(Steps(5));
+  Cancel(kJob);
+  Cancelled(kJob);
+  // The end is shown before it is counted.
+  const auto told = [this] {
+    return absl::StrContains(metrics_.Text(),
+                             "snug_step_measured_to_predicted_ratio_sum{device=\"cpu:0\"} 2\n");
+  };
+  for (int tries = 0; tries < 500 && !told(); ++tries) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_TRUE(told()) << metrics_.Text();
 }
 
 // However large the plans are that it might have elsewhere.

@@ -43,6 +43,27 @@ TEST(ReportsTest, NumbersThatNobodyReachesAreWrong) {
   EXPECT_EQ(WrongWith(step, 6, 100), "a run of 1099511627776 steps; it has 100");
 }
 
+// A GPU's others may have given back more than the worker has taken.
+TEST(ReportsTest, LooksAtMemoryAreFewAndBelievable) {
+  v1::WorkerEvent::Step step = At(7);
+  v1::MemoryLook& look = *step.add_looks();
+  look.set_counted_bytes(100);
+  look.set_seen_bytes(-200);
+  EXPECT_EQ(WrongWith(step, 6, 100), "");
+  look.set_seen_bytes(int64_t{1} << 62);
+  EXPECT_EQ(WrongWith(step, 6, 100),
+            "a look at memory that counts 100 bytes and sees 4611686018427387904");
+  look.set_seen_bytes(200);
+  look.set_counted_bytes(-1);
+  EXPECT_EQ(WrongWith(step, 6, 100), "a look at memory that counts -1 bytes and sees 200");
+  look.set_counted_bytes(100);
+  look.set_steps(-1);
+  EXPECT_EQ(WrongWith(step, 6, 100), "a look at memory behind step -1");
+  look.set_steps(0);
+  for (int i = 0; i < 4; ++i) step.add_looks();
+  EXPECT_EQ(WrongWith(step, 6, 100), "5 looks at memory, at most 4");
+}
+
 // Names come to be labels of series, and words in terminals.
 TEST(ReportsTest, MetricsOfAnEvaluationHaveProperNamesAndAreFew) {
   v1::WorkerEvent::Step step = At(7);

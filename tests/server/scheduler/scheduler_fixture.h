@@ -48,13 +48,13 @@ class SchedulerTest : public testing::Test {
     int priority = 0;
     int rows = 0;       // Of a batch; 0: as many as by default.
     int64_t steps = 0;  // Likewise.
-    std::string script, init_adapter;
+    std::string script, init_adapter, dataset = "train.jsonl";
   };
   v1::JobSpec SpecOf(const StoredJob& job) const {
     v1::JobSpec spec;
     spec.set_display_name(job.script);
     spec.set_model(dir_ + "/model");
-    spec.set_dataset(dir_ + "/train.jsonl");
+    spec.set_dataset(dir_ + "/" + job.dataset);
     spec.set_method(v1::JobSpec::METHOD_LORA);
     spec.set_sharing("none");  // What is reserved is then each job's own.
     if (job.rows > 0) spec.mutable_training()->set_per_device_train_batch_size(job.rows);
@@ -90,7 +90,7 @@ class SchedulerTest : public testing::Test {
     const std::string bin = std::getenv("SNUG_BIN_DIR");
     preparer_ =
         std::make_unique<Preparer>(PrepareSettings{.confine = bin + "/snug-confine",
-                                                   .python = std::getenv("SNUG_PYTHON"),
+                                                   .python = python_,
                                                    .script = std::getenv("SNUG_PREPARE"),
                                                    .datasets_dir = dir_ + "/state/datasets"});
     if (node_ == nullptr)
@@ -133,6 +133,7 @@ class SchedulerTest : public testing::Test {
 
   const TestFolder folder_{"sched"};
   const std::string dir_ = folder_.path();
+  std::string python_ = std::getenv("SNUG_PYTHON");  // Of snug-prepare.
   Device device_{.name = "cpu:0", .capacity_bytes = 1 << 30, .context_bytes = 8 << 20};
   JobIndex index_;
   Metrics metrics_;

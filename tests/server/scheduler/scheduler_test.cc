@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "server/node/attempt_files.h"
 #include "server/scheduler/lend.h"
+#include "server/scheduler/removal.h"
 #include "tests/server/scheduler/scheduler_fixture.h"
 #include "tests/server/testing/tiny_model.h"
 
@@ -246,6 +247,32 @@ TEST_F(SchedulerTest, WhatANewJobNamesIsNotDeletedUnderIt) {
   EXPECT_TRUE(index_.Find(kJob).ok());
 }
 
+// Retention has looked at one page of jobs when a job of the next page is begun with, by one that
+// has ended by the time that it comes to that page.
+TEST_F(SchedulerTest, WhatAnEndedJobBeganWithIsNotTakenAway) {
+  {
+    auto store = JobStore::Open({.state_dir = dir_ + "/state"}).value();
+    for (const char* id : {"base", "adapter"}) {
+      JobRecord record;
+      record.order = id == std::string("base") ? 1 : 2;
+      record.job.set_id(id);
+      record.job.set_state(v1::Job::STATE_SUCCEEDED);
+      *record.job.mutable_spec() = SpecOf({});
+      if (record.order == 2) record.job.mutable_spec()->set_model("base");
+      ASSERT_TRUE(store->Commit({.job = &record}).ok());
+      fs::create_directories(CheckpointsDir(dir_ + "/state", id));
+    }
+  }
+  Start({});
+  const Removal removal(scheduler_->core());
+  for (const Leaving what : {Leaving::kJob, Leaving::kCheckpoints})
+    EXPECT_THAT(std::string(removal.TakeAway("base", what).status().message()),
+                testing::HasSubstr("what job \"adapter\" began with"));
+  EXPECT_TRUE(removal.TakeAway("base", Leaving::kLogs).ok());
+  EXPECT_TRUE(removal.TakeAway("adapter", Leaving::kJob).ok());
+  EXPECT_TRUE(removal.TakeAway("base", Leaving::kJob).ok());
+}
+
 // A worker's output could end the daemon at each of its starts.
 TEST_F(SchedulerTest, WhatAnAttemptLeftIsNotReadAgainAfterTwoEndsOfTheDaemon) {
   StoreJob("steps=10 step_ms=50");
@@ -360,6 +387,8 @@ TEST_F(SchedulerTest, JobsThatAreAlikeAreMadeReadyTogether) {
     EXPECT_EQ(ended.progress().global_step(), i + 3) << ended.ShortDebugString();
     EXPECT_EQ(ended.spec().display_name(), absl::StrCat("steps=", i + 3));
   }
+  Cancel("another");
+  EXPECT_EQ(Cancelled("another").state(), v1::Job::STATE_CANCELLED);
 }
 
 // Those that come after others have begun to be made ready begin together, when their time comes.

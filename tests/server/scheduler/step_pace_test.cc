@@ -20,7 +20,7 @@ class StepPaceTest : public testing::Test {
     progress.set_max_steps(1000);
     progress.set_step_seconds(seconds);
     progress.set_epoch(static_cast<double>(step) / 100.0);
-    pace_.OnStep(progress, now_);
+    pace_.OnStep(spec_, progress, now_);
   }
   void Beat(double cpu_seconds) {
     v1::WorkerEvent::Heartbeat beat;
@@ -78,9 +78,48 @@ TEST_F(StepPaceTest, LoadingMayTakeLongAsLongAsItWorks) {
   EXPECT_FALSE(Hangs(absl::Minutes(29)));
 }
 
-// Where each step is saved no step is ever next.
+// Where each step is saved no step is ever next, and each has seen what a save takes.
+TEST_F(StepPaceTest, WhereEachStepIsSavedASaveHasTwentyOfTheLongest) {
+  spec_.mutable_training()->set_save_steps(1);
+  for (int64_t step = 1; step <= 10; ++step) {
+    Step(step, 0.5);
+    now_ += absl::Seconds(step == 5 ? 30 : 10);
+  }
+  Step(11, 0.5);
+  EXPECT_FALSE(Hangs(absl::Seconds(120 + 599)));
+  EXPECT_TRUE(Hangs(absl::Seconds(120 + 601)));
+  Beat(1e6);  // Processor time is no save.
+  EXPECT_TRUE(Hangs(absl::Seconds(120 + 601)));
+}
+
+// Of what is due seldom, each has its own: an evaluation is not held to what saves take.
+TEST_F(StepPaceTest, AnEvaluationIsComparedWithEvaluations) {
+  spec_.mutable_training()->set_save_steps(10);
+  spec_.mutable_training()->set_eval_steps(45);
+  for (int64_t step = 1; step <= 44; ++step) Step(step, 0.5);
+  EXPECT_FALSE(Hangs(absl::Minutes(29)));  // The first.
+  Step(45, 0.5);
+  EXPECT_FALSE(Hangs(absl::Minutes(29)));
+  now_ += absl::Minutes(10);
+  for (int64_t step = 46; step <= 48; ++step) Step(step, 0.5);
+  Step(49, 0.5);
+  EXPECT_TRUE(Hangs(absl::Minutes(3)));  // A save, as often before.
+}
+
+// Early stopping may have ended the run: an export takes as long as it takes.
+TEST_F(StepPaceTest, AnEvaluationThatMayBeTheLastHasTheLimitOfOtherWork) {
+  spec_.mutable_training()->set_eval_steps(1);
+  for (int64_t step = 1; step <= 10; ++step) Step(step, 0.5);
+  EXPECT_TRUE(Hangs(absl::Minutes(3)));
+  spec_.mutable_training()->set_early_stopping_patience(2);
+  EXPECT_FALSE(Hangs(absl::Minutes(29)));
+  EXPECT_TRUE(Hangs(absl::Minutes(31)));
+}
+
 TEST_F(StepPaceTest, AThreadThatSpinsBetweenStepsHangsInTheEnd) {
   spec_.mutable_training()->set_save_steps(1);
+  spec_.mutable_training()->set_eval_steps(1);
+  spec_.mutable_training()->set_early_stopping_patience(2);
   for (int64_t step = 1; step <= 10; ++step) Step(step, 0.5);
   const auto spins_for = [&](absl::Duration time) {
     for (const absl::Duration end = now_ + time; now_ < end; now_ += absl::Minutes(1))

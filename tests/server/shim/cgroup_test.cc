@@ -13,6 +13,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::shim {
 namespace {
@@ -25,8 +26,6 @@ constexpr CgroupLimits kLimits = {.memory_bytes = 3LL << 30, .processes = 512};
 class CgroupTest : public testing::Test {
  protected:
   void SetUp() override {
-    mount_ = fs::path(testing::TempDir()) / ("cgroup" + std::to_string(getpid()));
-    unit_ = mount_ / "snug.slice/snug-worker@1.service";
     for (const char* leaf : {"shim", "worker"}) {
       fs::create_directories(unit_ / leaf);
       Write(unit_ / leaf / "cgroup.procs", "");
@@ -37,7 +36,6 @@ class CgroupTest : public testing::Test {
     Write(unit_ / "cgroup.subtree_control", "");
     Write(unit_ / "cgroup.procs", std::to_string(getpid()) + "\n");
   }
-  void TearDown() override { fs::remove_all(mount_); }
 
   static void Write(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
   static std::string Read(const fs::path& path) {
@@ -49,7 +47,9 @@ class CgroupTest : public testing::Test {
     return cgroup_.OpenOwn(mount_.string(), self, kLimits);
   }
 
-  fs::path mount_, unit_;
+  const server::TestFolder folder_{"cgroup"};
+  const fs::path mount_ = folder_.path();
+  const fs::path unit_ = mount_ / "snug.slice/snug-worker@1.service";
   Cgroup cgroup_;
 };
 

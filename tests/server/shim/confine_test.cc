@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::shim {
 namespace {
@@ -76,6 +77,20 @@ TEST(ConfineTest, ProcessesMountsAndTheKernelAreNobodys) {
   }
 }
 
+// Neither has root a capability then, nor does a program that it starts get one.
+TEST(ConfineTest, RootHasNoCapabilitiesLeft) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  EXPECT_EQ(ErrorOf(DropCapabilities, [] { return setuid(1); }), EPERM);
+  EXPECT_EQ(ErrorOf(DropCapabilities, [] { return unshare(CLONE_NEWNET); }), EPERM);
+  EXPECT_EQ(ErrorOf(DropCapabilities,
+                    [] {
+                      const char* const look = "grep -q '^CapEff:.*[1-9a-f]' /proc/self/status";
+                      errno = EEXIST;
+                      return execl("/bin/sh", "sh", "-c", look, nullptr);
+                    }),
+            1);  // Of grep: no such line.
+}
+
 TEST(ConfineTest, ThreadsAndProcessesAreStartedAsEver) {
   EXPECT_EQ(OfPrepare([]() -> long {
               std::thread([] {}).join();
@@ -100,7 +115,7 @@ TEST(ConfineTest, AnAllowListAllowsNothingElse) {
 
 class FilesTest : public testing::Test {
  protected:
-  FilesTest() : dir_(testing::TempDir() + "confine-" + std::to_string(getpid())) {
+  FilesTest() {
     for (const char* folder : {"/read", "/write", "/else"}) {
       fs::create_directories(dir_ + folder);
       std::ofstream(dir_ + folder + "/file") << "text";
@@ -108,7 +123,6 @@ class FilesTest : public testing::Test {
     fs::create_symlink(dir_ + "/else/file", dir_ + "/read/out");
     fs::create_symlink("file", dir_ + "/read/in");
   }
-  ~FilesTest() override { fs::remove_all(dir_); }
 
   int Open(const std::string& path, int flags) {
     const Files files = {.read = {dir_ + "/read", dir_ + "/is-not-there"},
@@ -117,7 +131,8 @@ class FilesTest : public testing::Test {
                    [&] { return open((dir_ + path).c_str(), flags, 0600); });
   }
 
-  const std::string dir_;
+  const server::TestFolder folder_{"confine"};
+  const std::string dir_ = folder_.path();
 };
 
 TEST_F(FilesTest, WhatIsOpenedCountsNotThePath) {

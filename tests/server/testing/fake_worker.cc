@@ -1,6 +1,7 @@
 // fake-worker ASSIGNMENT: a worker that trains nothing and speaks the link. What it does is said in
 // the job's display_name:
 //   steps=N step_ms=N        how many steps (else training.max_steps) of how long (else 20)
+//   slow=N                   says that steps take so many times what the plan predicts (else 10 ms)
 //   load_ms=N hello_at=S     loads for so long first; dials only when that step is done
 //   crash_at=S nan_at=S oom_at=S full_at=S
 //                            kills itself, fails as the user's error, runs out of memory, finds the
@@ -14,6 +15,8 @@
 //   grow_at=S grow_mb=N      takes so much more memory at that step
 //   stuck_at=S               opens there stuck/file, beside its model's folder
 //   files_at=S               opens files there until it may open no more, and fails with that
+//   fork_at=S                starts processes there until it may start no more, and goes on; they
+//                            sleep for ten minutes
 //   beats=N print_mb=N       sends so many heartbeats, prints so much with every step
 //   export_ms=N              takes so long to export
 //   order_ms=N               waits so long before it obeys an order to change its plan
@@ -29,6 +32,7 @@
 // step that is left out, or made twice, shows in the output.
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -36,7 +40,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -85,6 +91,11 @@ class Script {
   std::map<std::string, int64_t> values_;
 };
 
+int Sleep(void*) {
+  const timespec span = {.tv_sec = 600, .tv_nsec = 0};
+  return nanosleep(&span, nullptr);
+}
+
 class FakeWorker {
  public:
   explicit FakeWorker(v1::Assignment assignment)
@@ -99,9 +110,9 @@ class FakeWorker {
     std::cout << "fake worker, from step " << step_ << std::endl;
     Dial();
     Listen(absl::Milliseconds(script_("load_ms")));
-    if (stopped_ && keeps_)
-      return Finish(v1::WorkerResult::OUTCOME_STOPPED, kStopped);  // No step yet.
-    while (step_ < steps_) {
+    if (stopped_ && keeps_ && step_ == 0)
+      return Finish(v1::WorkerResult::OUTCOME_STOPPED, kStopped);
+    while (step_ < steps_ && !(stopped_ && keeps_)) {
       Dial();
       if (const int ended = DoStep(); ended >= 0) return ended;
       Listen(absl::Milliseconds(script_("step_ms", 20)));
@@ -160,6 +171,7 @@ class FakeWorker {
       return Fail(v1::WorkerResult::FAILURE_CLASS_INFRASTRUCTURE, "DISK_FULL",
                   "no space left on device");
     if (now && script_("files_at") == step_) return OpenFiles();
+    if (now && script_("fork_at") == step_) StartProcesses();
     if (now && script_("stuck_at") == step_) ReadText(StuckFile());
     if (now && script_("grow_at") == step_) Grow(script_("grow_mb") << 20);
     if (now && script_("garbage") == step_) Write("\xff\xff\xff\xff\xff\xff");
@@ -210,6 +222,22 @@ class FakeWorker {
     return Fail(v1::WorkerResult::FAILURE_CLASS_USER, "NO_FILES", message.c_str());
   }
 
+  // They share this one's memory: of as many copies it would be the memory that ends first.
+  static void StartProcesses() {
+    constexpr size_t kMost = 6000;  // Where nothing keeps it to fewer.
+    constexpr size_t kStackBytes = 16 << 10;
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* stacks = mmap(nullptr, kMost * kStackBytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+    if (stacks == MAP_FAILED) return;
+    size_t started = 0;
+    for (char* stack = static_cast<char*>(stacks); started < kMost; ++started) {
+      stack += kStackBytes;  // It grows down from here.
+      if (clone(Sleep, stack, CLONE_VM | SIGCHLD, nullptr) < 0) break;
+    }
+    const char* why = started < kMost ? std::strerror(errno) : "it wants no more";
+    std::cout << "started " << started << " processes: " << why << std::endl;
+  }
+
   void Boast() {
     v1::WorkerEvent event;
     *event.mutable_step() = Report();
@@ -243,7 +271,10 @@ class FakeWorker {
     answer_.set_number(order_->number());
     answer_.set_global_step(step_);
     answer_.set_current_bytes(order_->bytes() + script_("order_lies"));
-    if (script_("order_refused")) answer_.set_refusal("it likes its plan");
+    if (script_("order_refused"))
+      answer_.set_refusal("it likes its plan");
+    else
+      predicted_s_ = order_->plan().step_seconds();
     order_.reset();
     v1::WorkerEvent event;
     *event.mutable_plan_changed() = answer_;
@@ -258,7 +289,8 @@ class FakeWorker {
     progress.set_max_steps(steps_);
     progress.set_loss(Loss());
     progress.set_num_tokens(step_ * 10);
-    progress.set_step_seconds(0.01);
+    const auto slow = static_cast<double>(script_("slow"));
+    progress.set_step_seconds(slow > 0 ? slow * predicted_s_ : 0.01);
     progress.set_resumed_from_step(resumed_from_);
     return progress;
   }
@@ -267,6 +299,7 @@ class FakeWorker {
     v1::WorkerEvent::Step step;
     *step.mutable_progress() = Progress();
     step.set_measured_peak_bytes(kContextBytes + 1);
+    step.add_looks()->set_counted_bytes(kContextBytes + 1);
     return step;
   }
 
@@ -404,6 +437,7 @@ class FakeWorker {
   v1::WorkerEvent::PlanChanged answer_;  // The last one.
   FrameReader reader_;
   std::string weights_ = "step 0";  // "step N DIGEST", where the digest is that of step N - 1's.
+  double predicted_s_ = assignment_.plan().step_seconds();
   int64_t step_ = 0;
   int64_t steps_ = 0;
   int64_t resumed_from_ = 0;

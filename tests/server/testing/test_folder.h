@@ -3,6 +3,7 @@
 #define TESTS_SERVER_TESTING_TEST_FOLDER_H_
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -11,12 +12,12 @@
 namespace snug::server {
 
 // Its name is no other folder's: a process that a test left behind may still write into its own,
-// which then stays.
+// which then stays. Other users may look into it.
 class TestFolder {
  public:
   explicit TestFolder(const std::string& name)
       : path_(std::filesystem::temp_directory_path().string() + "/" + name + "-XXXXXX") {
-    if (mkdtemp(path_.data()) == nullptr) abort();
+    if (mkdtemp(path_.data()) == nullptr || chmod(path_.c_str(), 0755) != 0) abort();
   }
   ~TestFolder() {
     std::error_code ignored;

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "server/data/sha256.h"
 #include "server/job/errors.h"
+#include "tests/server/testing/test_folder.h"
 
 namespace snug::server {
 namespace {
@@ -25,11 +25,6 @@ constexpr const char* kOwner = "tenant:a";
 
 class UploadsTest : public testing::Test {
  protected:
-  UploadsTest() : dir_(absl::StrCat(testing::TempDir(), "/uploads-", getpid())), uploads_(dir_) {
-    fs::remove_all(dir_);
-  }
-  ~UploadsTest() override { fs::remove_all(dir_); }
-
   static v1::UploadHeader Header(const std::string& name, const std::string& sha256 = "",
                                  int64_t offset = 0) {
     v1::UploadHeader header;
@@ -54,8 +49,9 @@ class UploadsTest : public testing::Test {
     return text.str();
   }
 
-  const std::string dir_;
-  const Uploads uploads_;
+  const TestFolder folder_{"uploads"};
+  const std::string dir_ = folder_.path() + "/uploads";
+  const Uploads uploads_{dir_};
 };
 
 TEST_F(UploadsTest, AFileIsWhatWasSent) {

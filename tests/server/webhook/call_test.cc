@@ -18,6 +18,7 @@ v1::Job Ended() {
   v1::Job job;
   job.set_id("j-1");
   job.set_state(v1::Job::STATE_FAILED);
+  job.mutable_create_time()->set_seconds(1614265000);
   job.mutable_error()->set_reason("NON_FINITE");
   job.mutable_progress()->set_global_step(7);
   (*job.mutable_labels())["team"] = "blue";
@@ -40,7 +41,7 @@ TEST(WebhookCallTest, AJobsEndIsToldInJson) {
   EXPECT_EQ(body["data"]["error"]["reason"], "NON_FINITE");
   EXPECT_EQ(body["data"]["global_step"], 7);
   EXPECT_EQ(body["data"]["labels"]["team"], "blue");
-  EXPECT_EQ(call.headers.at("webhook-id"), "msg_j-1");
+  EXPECT_EQ(call.headers.at("webhook-id"), "msg_j-1_1614265000000");
   EXPECT_EQ(call.headers.at("webhook-timestamp"), "1614265330");
 }
 

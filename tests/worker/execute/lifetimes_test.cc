@@ -55,13 +55,20 @@ class LivesOfTape {
 
   bool ReadsAtItsLastInstruction(int32_t s) {
     const Slot& slot = tape_.slots[static_cast<size_t>(s)];
-    spoiler = {.call = slot.last,
+    spoiler = {.call = CallOf(slot.last),
                .address = memory_.At(tape_, s),
                .bytes = static_cast<size_t>(slot.bytes)};
     return !SameBits(Results(), clean_);
   }
 
  private:
+  // Calls of ops are counted: a line that runs none is left out, and a loop has one pass here.
+  int64_t CallOf(int32_t line) const {
+    const auto begin = tape_.instructions.begin();
+    return std::count_if(begin, begin + line, [](const Instruction& before) {
+      return before.kind == Instruction::Kind::kRun;
+    });
+  }
   static const OpFunctionTable& SpoilingTable() {
     static const OpFunctionTable table =
         SpoilingFunctions(std::make_index_sequence<program::kOpCodes>());
@@ -100,18 +107,12 @@ std::vector<TrainingMode> Modes() {
           program::LoraMode({"lm_head", "embed_tokens"}, DType::kBF16)};
 }
 
-bool IsOnlyRuns(const Tape& tape) {
-  return std::all_of(tape.instructions.begin(), tape.instructions.end(),
-                     [](const Instruction& line) { return line.kind == Instruction::Kind::kRun; });
-}
-
 void ExpectReadAtTheirEnd(ToyRun run, std::mt19937& random) {
   const program::Program& program = run.program();
   const int layers = static_cast<int>(program.config.layers);
   for (const Plan& plan : {RecomputePlan(program, 0), RecomputePlan(program, 1),
                            RecomputePlan(program, layers), RandomPlan(program, 3, random)}) {
     const Tape tape = run.Lower(plan);
-    ASSERT_TRUE(IsOnlyRuns(tape));  // Calls of ops are counted as instructions.
     LivesOfTape lives(run, tape);
     for (size_t s = 0; s < tape.slots.size(); ++s) {
       const Slot& slot = tape.slots[s];

@@ -86,10 +86,10 @@ double RelativeError(const std::vector<float>& got, const std::vector<float>& ex
   return std::sqrt(error / norm);
 }
 
+// Of layers: the head's has one line.
 bool HasLoops(const Tape& tape) {
-  return std::any_of(tape.instructions.begin(), tape.instructions.end(), [](const auto& line) {
-    return line.kind == program::Instruction::Kind::kLoop;
-  });
+  return std::any_of(tape.instructions.begin(), tape.instructions.end(),
+                     [](const program::Instruction& line) { return line.loop.lines > 1; });
 }
 
 int64_t HostPeak(const Tape& tape) {
@@ -231,8 +231,6 @@ TEST_F(MemoryTest, EveryPlanAndPlacementGivesTheGradientsOfKeep) {
   }
 }
 
-// A loop does what its ops do over all rows at once, with the same random numbers; only sums over
-// rows have another order.
 // A thread that copies may be slow: what computes waits for it where the tape says so.
 TEST_F(MemoryTest, LateCopiesChangeNothing) {
   CpuDevice late(/*threads=*/2, [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
@@ -253,6 +251,8 @@ TEST_F(MemoryTest, LateCopiesChangeNothing) {
   }
 }
 
+// A loop does what its ops do over all rows at once, with the same random numbers; only sums over
+// rows have another order.
 TEST_F(MemoryTest, LoopsGiveTheGradientsOfKeep) {
   // With large adapters and dropout, rounding grows more on its way through the toy.
   const std::pair<TrainingMode, double> modes[] = {{program::FullMode(), 1e-5},
@@ -419,7 +419,7 @@ TEST_F(MemoryTest, AnOpThatUnderDeclaresItsWorkspaceIsNamed) {
   ToyRun run = std::move(Runs(program::FullMode())[1]);
   Tape tape = run.Lower(RecomputePlan(run.program(), 0));
   for (const program::Instruction& line : tape.instructions) {
-    if (line.op->code != program::OpCode::kAttention) continue;
+    if (line.op == nullptr || line.op->code != program::OpCode::kAttention) continue;
     tape.slots[static_cast<size_t>(line.workspace)].bytes = 64;
   }
   const auto loss = run.RunInArena(tape, TestDevice());

@@ -89,6 +89,7 @@ class Fp32Run {
     batch_ = Documents().batch;
     trained_.PutInto(batch_);
     run.batch = &batch_;
+    run.rows = batch_.trained;
     run.device = &TestDevice();
     run.scalars = {.loss_scale = kLossScale, .seed = 11, .step = 3, .micro_batch = 1};
     for (size_t i = 0; i < in_.size(); ++i) run.in[i] = ViewOf(in_[i]);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "worker/execute/device.h"
 
 namespace snug::execute {
@@ -16,6 +18,17 @@ TEST(OpenDeviceTest, OpensTheCpu) {
   EXPECT_EQ((*device)->machine().threads, 3);
   EXPECT_TRUE((*device)->machine().cpu);
   EXPECT_EQ((*device)->stream(0), nullptr);
+}
+
+// By the kernel's word, whoever asked for it.
+TEST(OpenDeviceTest, TheHostSeesWhatThisProcessHasTouched) {
+  constexpr int64_t kBytes = 64 << 20;
+  const auto device = OpenDevice("cpu:0", /*threads=*/1);
+  ASSERT_TRUE(device.ok()) << device.status();
+  const int64_t before = (*device)->SeenBytes();
+  const std::vector<char> touched(kBytes, 'x');
+  EXPECT_GT((*device)->SeenBytes() - before, kBytes * 9 / 10);
+  EXPECT_EQ(touched.back(), 'x');
 }
 
 TEST(OpenDeviceTest, AGpuNeedsAWorkerWithGpus) {

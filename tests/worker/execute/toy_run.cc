@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "tests/worker/program/begun_gradients.h"
 #include "worker/execute/host_copy.h"
 
 namespace snug::execute {
@@ -160,14 +161,10 @@ absl::StatusOr<double> ToyRun::RunInArena(const program::Tape& tape, Device& dev
 
 void ToyRun::SpoilGradients(const program::Tape& tape) {
   constexpr char kNan = '\xFF';  // Of every byte.
-  for (OwnedMatrix& gradient : gradients_)
-    std::fill(gradient.bytes.begin(), gradient.bytes.end(), 0);
-  for (const program::Instruction& line : tape.instructions) {
-    for (size_t i = 0; i < line.parameters.size(); ++i) {
-      if ((line.begins >> i & 1) == 0) continue;
-      std::vector<char>& bytes = gradients_[static_cast<size_t>(line.parameters[i])].bytes;
-      std::fill(bytes.begin(), bytes.end(), kNan);
-    }
+  const std::vector<bool> begun = program::BegunGradients(tape, gradients_.size());
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    std::vector<char>& bytes = gradients_[i].bytes;
+    std::fill(bytes.begin(), bytes.end(), begun[i] ? kNan : '\0');
   }
 }
 

@@ -43,6 +43,8 @@ class ToyRun {
 
   // Of the runs from here on: other random draws.
   void UseStep(int64_t step) { step_ = step; }
+  // ... and no loss: the batch trains no row.
+  void TrainNothing() { batch_.trained = 0; }
 
   // All of them, one behind another.
   std::vector<float> Gradients() const;

@@ -63,6 +63,7 @@ void Check(const TrainingMode& mode, const Shape& shape, bool training) {
   const std::vector<int64_t> used = Used(run, tape);
   for (size_t t = 0; t < used.size(); ++t) {
     const program::Instruction& line = tape.instructions[t];
+    if (line.op == nullptr) continue;
     const program::Op& op = *line.op;
     const int64_t declared = line.workspace == program::kNoSlot
                                  ? 0

@@ -25,6 +25,7 @@ class AssignmentTest : public ::testing::Test {
     assignment.mutable_spec()->set_model("/models/m");
     assignment.mutable_spec()->set_method(v1::JobSpec::METHOD_LORA);
     assignment.mutable_spec()->mutable_training()->set_max_grad_norm(0.0);
+    assignment.mutable_spec()->mutable_training()->set_tf32(true);
     assignment.mutable_spec()->mutable_lora()->set_r(4);
     assignment.mutable_plan()->set_name("pinned");
     v1::SitesOfKind& sites = *assignment.mutable_plan()->add_recipes()->add_kinds();
@@ -38,6 +39,8 @@ class AssignmentTest : public ::testing::Test {
     assignment.set_train_data("/data/t");
     assignment.set_attempt_dir("/a");
     assignment.set_checkpoints_dir("/c");
+    assignment.set_context_bytes(500);
+    assignment.set_unseen_bytes(300);
     assignment.set_cap_bytes(1000);
     return assignment;
   }
@@ -51,6 +54,14 @@ class AssignmentTest : public ::testing::Test {
   const std::string path_ = folder_ + "/assignment.binpb";
 };
 
+// A plan of before there were others has the usual ones.
+TEST_F(AssignmentTest, RowsOfTheHeadAreThePlans) {
+  v1::Assignment assignment = Complete();
+  EXPECT_EQ(Read(assignment)->head_rows, program::kHeadRows);
+  assignment.mutable_plan()->set_head_rows(8);
+  EXPECT_EQ(Read(assignment)->head_rows, 8);
+}
+
 TEST_F(AssignmentTest, PlainStructsSayWhatTheMessageSays) {
   const auto attempt = Read(Complete());
   ASSERT_TRUE(attempt.ok()) << attempt.status();
@@ -58,8 +69,11 @@ TEST_F(AssignmentTest, PlainStructsSayWhatTheMessageSays) {
   EXPECT_EQ(attempt->epoch, 2);
   EXPECT_TRUE(attempt->mode.lora);
   EXPECT_EQ(attempt->mode.adapter.rank, 4);
+  EXPECT_TRUE(attempt->training.tf32);
   EXPECT_EQ(attempt->plan.recipes[0].stashes.at("mlp.gate"), program::Stash::kRecompute);
   EXPECT_EQ(attempt->key.tokens, 64);
+  EXPECT_EQ(attempt->context_bytes, 500);
+  EXPECT_EQ(attempt->unseen_bytes, 300);
   EXPECT_EQ(attempt->training.max_grad_norm, 0.0);  // Given as zero: no clipping, not the default.
   EXPECT_EQ(attempt->training.beta2, 0.999);        // Not given.
   EXPECT_EQ(attempt->base_model_name, "/models/m");

@@ -120,10 +120,16 @@ TEST_F(WorkerLinkTest, SaysHelloAtOnceThenReports) {
   const v1::WorkerEvent hello = node.Read();
   ExpectHello(hello);
   EXPECT_FALSE(hello.hello().has_last());
-  link->ReportProgress(At(2), {.measured_peak_bytes = 77, .current_bytes = 5});
+  link->ReportProgress(At(2), {.measured_peak_bytes = 77,
+                               .current_bytes = 5,
+                               .looks = {{.steps = 1, .counted_bytes = 70, .seen_bytes = 80}}});
   const v1::WorkerEvent step = node.Read();
   EXPECT_EQ(step.step().progress().global_step(), 2);
   EXPECT_EQ(step.step().measured_peak_bytes(), 77);
+  ASSERT_EQ(step.step().looks_size(), 1);
+  EXPECT_EQ(step.step().looks(0).steps(), 1);
+  EXPECT_EQ(step.step().looks(0).counted_bytes(), 70);
+  EXPECT_EQ(step.step().looks(0).seen_bytes(), 80);
   link->ReportCheckpoint({.global_step = 4, .path = "/c/step-000004.e3"});
   EXPECT_EQ(node.Read().checkpoint().path(), "/c/step-000004.e3");
 }

@@ -37,6 +37,15 @@ class BadDatasetTest(PrepareTest):
     def test_line_numbers_count_blank_lines(self):
         self.expect(3, "not JSON", GOOD, b"", b"{")
 
+    # F-40
+    def test_a_line_without_an_end(self):
+        with open(self.path("train.jsonl"), "wb") as file:
+            file.write(json.dumps(GOOD).encode() + b"\n")
+            file.truncate(200 << 20)  # Of it a third is read.
+        error = self.error("--memory-bytes", str(400 << 20))
+        self.assertEqual((error["reason"], error["line"]), ("BAD_DATASET", 2))
+        self.assertIn("line is longer than 67108864 bytes", error["message"])
+
     # F-41
     def test_invalid_utf8(self):
         self.expect(2, "not UTF-8: invalid start byte at byte 12", GOOD, b'{"prompt": "\xff"}')

@@ -40,6 +40,15 @@ TEST(BatchingTest, BestFitOfLengthsAlone) {
   EXPECT_EQ(PackByBestFit({}, 10).sequences, 0);
 }
 
+// Seven rows by twos; and their three sequences.
+TEST(BatchingTest, MicroBatchesOfAnEpoch) {
+  const LengthCounts rows = {3, 3, 5, 3, 4, 5, 6};
+  EXPECT_EQ(MicroBatches(rows, {.rows = 2}), 4);
+  EXPECT_EQ(MicroBatches(rows, {.rows = 7}), 1);
+  EXPECT_EQ(MicroBatches(rows, Packed(2, 10)), 2);
+  EXPECT_EQ(MicroBatches(rows, Packed(1, 10)), 3);
+}
+
 // 4 bytes a row and 8 a row of a micro-batch; sorted in pieces of 50 steps of 4 rows, of which half
 // are aside meanwhile. 64 a length.
 TEST(BatchingTest, RowsAreNumbersOfFourBytes) {

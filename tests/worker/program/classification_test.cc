@@ -149,7 +149,7 @@ TEST(ClassificationTest, TheHeadIsOfDocumentsAndClasses) {
     const Tape tape = *Lower(program, RecomputePlan(program, 0), options);
     double flops = 0.0;
     for (const Instruction& line : tape.instructions) {
-      if (line.op->code == OpCode::kHeadLoss) flops += line.work.flops();
+      if (line.op != nullptr && line.op->code == OpCode::kHeadLoss) flops += line.work.flops();
     }
     return flops;
   };

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/worker/program/models.h"
 #include "tests/worker/program/plan_checks.h"
@@ -194,6 +195,19 @@ TEST(EncoderDecoderTest, ConfigsOfBothVersionsAreRead) {
   ASSERT_TRUE(third.ok()) << third.status();
   EXPECT_TRUE(third->tied_embeddings);
   EXPECT_EQ(third->head_scale, 1.0);
+}
+
+// transformers leaves it in floats, and does not say so in the file.
+TEST(EncoderDecoderTest, FilesInCodesHaveOneMatrixInFloats) {
+  const auto read = Parsed(R"(, "quantization_config": {"load_in_8bit": true})");
+  ASSERT_TRUE(read.ok()) << read.status();
+  const auto program = BuildProgram(*read, LoraMode({"q"}));
+  ASSERT_TRUE(program.ok()) << program.status();
+  for (const Parameter& parameter : program->parameters) {
+    if (parameter.adapter || !absl::StrContains(parameter.key, "DenseReluDense")) continue;
+    const bool codes = !absl::EndsWith(parameter.key, ".wo.weight");
+    EXPECT_EQ(parameter.quantization == Quantization::kInt8, codes) << parameter.key;
+  }
 }
 
 TEST(EncoderDecoderTest, WhatIsNotComputedIsRefused) {

@@ -60,6 +60,13 @@ double FastestOf(const std::vector<FrontierPoint>& frontier, int64_t arena_bytes
   return 0.0;
 }
 
+Mix RandomMix(const PlanSpace& space, std::mt19937& random) {
+  Mix mix(space.blocks());
+  for (size_t b = 0; b < mix.size(); ++b)
+    mix[b] = static_cast<uint16_t>(random() % space.KindOf(b).choices.size());
+  return mix;
+}
+
 int64_t RandomBudget(const std::vector<FrontierPoint>& frontier, std::mt19937& random) {
   const int64_t least = frontier.back().price.arena_bytes;
   const int64_t most = frontier.front().price.arena_bytes;
@@ -93,14 +100,12 @@ TEST(FrontierTest, TheBytesOfAMixAreThoseOfItsTape) {
       }
     }
     for (int j = 0; j < 5; ++j) {
-      Mix mix(space.blocks());
-      for (size_t b = 0; b < mix.size(); ++b)
-        mix[b] = static_cast<uint16_t>(random() % space.KindOf(b).choices.size());
+      const Mix mix = RandomMix(space, random);
       const Tape tape = *Lower(instance.program, space.PlanOf(mix), instance.options);
       const Replay replay = ReplayTape(tape);
       EXPECT_EQ(space.Price(mix).arena_bytes, tape.arena_bytes);
-      EXPECT_NEAR(space.Price(mix).seconds / SecondsOf(replay.work, instance.options.machine.rates),
-                  1.0, 1e-12);
+      EXPECT_NEAR(space.Price(mix).seconds / SecondsOf(replay.work, instance.options.machine), 1.0,
+                  1e-12);
       const LiveBytes peak = space.PeakOf(mix);
       EXPECT_EQ(peak.stash, replay.peak.stash);
       EXPECT_EQ(peak.scratch, replay.peak.scratch);
@@ -114,6 +119,27 @@ TEST(FrontierTest, TheBytesOfAMixAreThoseOfItsTape) {
   EXPECT_THAT(met, testing::UnorderedElementsAre(Stash::kKeep, Stash::kRecompute, Stash::kChunk,
                                                  Stash::kInt8, Stash::kInt4, Stash::kTwoBit,
                                                  Stash::kSampled));
+}
+
+// On a GPU, where of each line what takes longer counts: its work or its start.
+TEST(FrontierTest, TheSecondsOfAMixAreThoseOfItsTape) {
+  std::mt19937 random(11);
+  int mixed = 0;  // Tapes with lines of either kind.
+  for (int i = 0; i < 12; ++i) {
+    Instance instance = RandomInstance(2, 6, random);
+    Machine& gpu = instance.options.machine;
+    gpu = {.cpu = false, .rates = Rates::Of(6e14, 2.7e12)};
+    gpu.rates[Limit::kRuns] = 2e4;
+    const PlanSpace space = *PlanSpace::Make(instance.program, instance.options);
+    for (int j = 0; j < 5; ++j) {
+      const Mix mix = RandomMix(space, random);
+      const Tape tape = *Lower(instance.program, space.PlanOf(mix), instance.options);
+      const double seconds = SecondsOf(tape, gpu);
+      EXPECT_NEAR(space.Price(mix).seconds / seconds, 1.0, 1e-12);
+      if (seconds > 1.001 * SecondsOf(ReplayTape(tape).work, gpu)) ++mixed;
+    }
+  }
+  EXPECT_GT(mixed, 0);
 }
 
 // 8 layers of the shape of Llama-3-8B, 16,384 tokens, full training in bf16.

@@ -440,29 +440,31 @@ void Interpreter::ChangeRows(const Instruction& line, const Op& op) {
   }
 }
 
-// Predicts each row's label from the row before it; rows without a label get a zero gradient.
+// Of the pass's trained rows. Those without a label get a zero gradient, at the first pass.
 void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_gradient) {
-  const View z = In(line, 0);
-  const View dz = with_gradient ? DIn(line, 0) : View{};
+  const View z = In(line, 0), za = In(line, 1), dz = DIn(line, 0), dza = DIn(line, 1);
   const bool adapted = op.inputs.size() > 1;
-  const View za = adapted ? In(line, 1) : View{};
-  const View dza = adapted && with_gradient ? DIn(line, 1) : View{};
   const std::vector<double>& w = Weight(0);
   const int64_t vocabulary = HeadRowsOf(program_.config);
   const double scale = op.attributes.table_scale;
   std::vector<double> logits(static_cast<size_t>(vocabulary));
-  const bool selected =
-      line.operands.in[0].rows != Rows::kTokens && line.operands.in[0].rows != Rows::kMerged1;
+  const Rows rows = line.operands.in[0].rows;
+  const auto zero_unlabelled = [&](int64_t n, int label) {
+    if (dz && label < 0) std::fill_n(dz.row(n), dz.width, 0.0);
+    if (dza && label < 0) std::fill_n(dza.row(n), dza.width, 0.0);
+  };
+  if (rows == Rows::kTokens && first_row_ == 0) {
+    for (size_t n = 0; n < batch_->labels.size(); ++n)
+      zero_unlabelled(static_cast<int64_t>(n), batch_->labels[n]);
+  }
   const std::vector<int64_t> trained = batch_->trained();
-  const int64_t rows = Count(line.operands.in[0]);
-  for (int64_t n = 0; n < rows; ++n) {
-    const int64_t token = selected ? trained[static_cast<size_t>(n)] : n;
+  for (int64_t i = 0; i < rows_of_pass_; ++i) {
+    const int64_t place = first_row_ + i;
+    const int64_t token = rows == Rows::kMerged1 ? place : trained[static_cast<size_t>(place)];
+    const int64_t n = rows == Rows::kTokens ? token : i;
     const int label = batch_->labels[static_cast<size_t>(token)];
-    if (label < 0) {
-      if (dz) std::fill_n(dz.row(n), dz.width, 0.0);
-      if (dza) std::fill_n(dza.row(n), dza.width, 0.0);
-      continue;
-    }
+    zero_unlabelled(n, label);
+    if (label < 0) continue;
     TimesTransposed({w.data(), z.width, vocabulary, scale}, z.row(n), logits.data());
     const Factor up = {adapted ? Weight(1).data() : nullptr, za.width, vocabulary,
                        op.attributes.scale, /*add=*/true};

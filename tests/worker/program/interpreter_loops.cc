@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/worker/program/begun_gradients.h"
 #include "tests/worker/program/interpreter.h"
 
 namespace snug::program {
@@ -11,15 +12,12 @@ void Interpreter::RunLoop(size_t t) {
   in_loop_ = true;
   loop_line_ = t;
   first_row_ = 0;
-  for (int32_t i = 1; i <= loop.lines && rows == 0; ++i) {
-    line_ = &tape_->instructions[t + static_cast<size_t>(i)];
-    BeginGradients(*line_);
-  }
-  for (first_row_ = 0; first_row_ < rows; first_row_ += loop.rows_of_pass) {
+  do {
     rows_of_pass_ = std::min(loop.rows_of_pass, rows - first_row_);
     last_pass_ = first_row_ + rows_of_pass_ == rows;
     for (int32_t i = 1; i <= loop.lines; ++i) RunLine(t + static_cast<size_t>(i));
-  }
+    first_row_ += loop.rows_of_pass;
+  } while (first_row_ < rows);
   in_loop_ = false;
 }
 
@@ -33,14 +31,9 @@ void Interpreter::Update(const Instruction& line) {
 }
 
 void Interpreter::SpoilGradients(const Tape& tape) {
-  for (auto& gradient : gradients_) std::fill(gradient.begin(), gradient.end(), 0.0);
-  for (const Instruction& line : tape.instructions) {
-    for (size_t i = 0; i < line.parameters.size(); ++i) {
-      if ((line.begins >> i & 1) == 0) continue;
-      auto& gradient = gradients_[static_cast<size_t>(line.parameters[i])];
-      std::fill(gradient.begin(), gradient.end(), std::nan(""));
-    }
-  }
+  const std::vector<bool> begun = BegunGradients(tape, gradients_.size());
+  for (size_t i = 0; i < gradients_.size(); ++i)
+    std::fill(gradients_[i].begin(), gradients_[i].end(), begun[i] ? std::nan("") : 0.0);
 }
 
 void Interpreter::BeginGradients(const Instruction& line) {
@@ -57,7 +50,8 @@ void Interpreter::BeginGradients(const Instruction& line) {
 }
 
 int64_t Interpreter::FirstRow(const Operand& operand) const {
-  return in_loop_ && !operand.of_pass ? first_row_ : 0;
+  const bool of_loop = in_loop_ && operand.rows == tape_->instructions[loop_line_].loop.rows;
+  return of_loop && !operand.of_pass ? first_row_ : 0;
 }
 
 }  // namespace snug::program

@@ -1,7 +1,9 @@
 #include "worker/program/lower.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <string>
 
 #include "gtest/gtest.h"
 #include "tests/worker/program/interpreter.h"
@@ -9,6 +11,7 @@
 #include "tests/worker/program/plan_checks.h"
 #include "worker/program/planning/predict.h"
 #include "worker/program/replay.h"
+#include "worker/program/tape_text.h"
 
 namespace snug::program {
 namespace {
@@ -107,6 +110,41 @@ TEST(LowerTest, RecomputeShrinksTheArena) {
     EXPECT_LT(arena, before) << k;
     before = arena;
   }
+}
+
+// Of logits those of a pass are there, beside the rows of z that they are made of; z's gradient
+// takes the place of z.
+TEST(LowerTest, TheHeadTakesTheLossInPasses) {
+  const ModelConfig config = LlamaShape({2, 64, 4, 2, 96, 5000});
+  const Program program = *BuildProgram(config, FullMode());
+  LowerOptions options;
+  options.key = {.tokens = 512, .documents = 2, .longest_document = 256};
+  for (const int32_t rows : {16, 100, 512, 4096}) {
+    options.head_rows = rows;
+    const Tape tape = *Lower(program, RecomputePlan(program, 0), options);
+    const auto loop =
+        std::find_if(tape.instructions.begin(), tape.instructions.end(),
+                     [](const auto& line) { return line.kind == Instruction::Kind::kLoop; });
+    ASSERT_NE(loop, tape.instructions.end());
+    EXPECT_EQ(loop->loop.lines, 1);
+    EXPECT_EQ(loop->loop.rows, Rows::kTrained);
+    EXPECT_EQ(loop->loop.rows_of_pass, std::min<int64_t>(rows, 512));
+    const Instruction& head = *std::next(loop);
+    EXPECT_EQ(head.op->code, OpCode::kHeadLoss);
+    EXPECT_EQ(head.operands.d_in[0].slot, head.operands.in[0].slot);
+    EXPECT_EQ(tape.slots[static_cast<size_t>(head.workspace)].bytes,
+              std::min<int64_t>(rows, 512) * (64 + 5000) * 4);
+  }
+}
+
+// What evaluates and answers is priced once for all plans.
+TEST(LowerTest, ForwardAloneIsTheSameUnderEveryPlan) {
+  const Program program = *BuildProgram(LlamaShape({2, 64, 4, 2, 256, 50}), FullMode());
+  const LowerOptions options = {.key = {.tokens = 512, .documents = 1, .longest_document = 512},
+                                .training = false};
+  const std::string keep = TapeText(*Lower(program, RecomputePlan(program, 0), options));
+  for (const Stash stash : {Stash::kRecompute, Stash::kOffload, Stash::kInt8, Stash::kChunk})
+    EXPECT_EQ(TapeText(*Lower(program, *PinnedPlan(program, {{"*", stash}}), options)), keep);
 }
 
 }  // namespace

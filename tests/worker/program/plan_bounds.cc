@@ -28,13 +28,13 @@ std::vector<double> LeastCosts(const PlanSpace& space, double price, int64_t are
     least_base[b + 1] = least_base[b] + frame;
   }
   std::vector<double> costs(head + 1);
-  costs[head] = space.KindOf(head).choices[0].seconds;
+  costs[head] = space.KindOf(head).choices[0].price.seconds;
   for (size_t b = head; b-- > 0;) {
     double least = kNever;
     for (const Choice& choice : space.KindOf(b).choices) {
       if (least_base[b] + LeastPeak(choice) > arena_bytes) continue;  // In no mix at all.
-      least =
-          std::min(least, choice.seconds + price * static_cast<double>(choice.price.frame_bytes));
+      least = std::min(
+          least, choice.price.seconds + price * static_cast<double>(choice.price.frame_bytes));
     }
     costs[b] = costs[b + 1] + least;
   }
@@ -74,7 +74,8 @@ class Dual {
         if (b >= mixes.first && peak >= mixes.peak) continue;
         if (b < mixes.first) peak = std::max(peak, mixes.peak);
         if (least_base + peak > arena_bytes) continue;  // In no mix at all.
-        parts.push_back({static_cast<double>(frame), static_cast<double>(peak), choice.seconds});
+        parts.push_back(
+            {static_cast<double>(frame), static_cast<double>(peak), choice.price.seconds});
       }
       least_base += least_frame;
     }
@@ -205,7 +206,8 @@ double Optimum(const PlanSpace& space, int64_t arena_bytes, double known) {
     return least;
   };
   std::vector<std::vector<Label>> labels;  // By the block's choice.
-  for (const Choice& choice : space.KindOf(0).choices) labels.push_back({{0, choice.seconds}});
+  for (const Choice& choice : space.KindOf(0).choices)
+    labels.push_back({{0, choice.price.seconds}});
   for (size_t b = 0; b < head; ++b) {
     const std::vector<Choice>& now = space.KindOf(b).choices;
     std::vector<std::vector<Label>> next;
@@ -217,7 +219,7 @@ double Optimum(const PlanSpace& space, int64_t arena_bytes, double known) {
           const int64_t base = label.base + now[c].price.frame_bytes;
           if (label.base + peak > arena_bytes) continue;
           if (label.seconds + least_behind(b + 1, base) >= known) continue;
-          reached.push_back({base, label.seconds + behind.seconds});
+          reached.push_back({base, label.seconds + behind.price.seconds});
         }
       }
       next.push_back(Unbeaten(std::move(reached)));

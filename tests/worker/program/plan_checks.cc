@@ -84,14 +84,16 @@ LowerOptions OptionsFor(const Program& program, const ToyBatch& batch) {
                  .trained = static_cast<int64_t>(batch.trained().size()),
                  .source_tokens = static_cast<int64_t>(batch.source_ids.size()),
                  .longest_source = 4};
+  options.head_rows = 3;
   options.key.merged[0] = options.key.tokens / kToyMerge;
   if (!program.config.stages.empty()) options.key = WithStages(options.key, program.config);
   return options;
 }
 
+// Of layers: the head's has one line.
 bool HasLoops(const Tape& tape) {
   return std::any_of(tape.instructions.begin(), tape.instructions.end(),
-                     [](const auto& line) { return line.kind == Instruction::Kind::kLoop; });
+                     [](const Instruction& line) { return line.loop.lines > 1; });
 }
 
 // A loop may come where the plan without it has other ops: sums of gradients have another order.

@@ -38,14 +38,16 @@ TEST(PlanMemoTest, ThreadsThatAskForTheSameAtOnceShareIt) {
 
 TEST(PlanMemoTest, OtherBlocksKeysAndMachinesAreOtherFacts) {
   const LowerOptions options{.key = {512, 1, 512}};
-  LowerOptions longer = options, narrower = options;
+  LowerOptions longer = options, narrower = options, shorter_passes = options;
   longer.key.tokens = 1024;
   narrower.machine.threads = options.machine.threads + 1;
+  shorter_passes.head_rows = 64;
   const Facts facts = *PlanFactsOf(ModelOf(3), options, {});
   EXPECT_EQ(*PlanFactsOf(ModelOf(3), options, {}), facts);
   EXPECT_NE(*PlanFactsOf(ModelOf(4), options, {}), facts);
   EXPECT_NE(*PlanFactsOf(ModelOf(3), longer, {}), facts);
   EXPECT_NE(*PlanFactsOf(ModelOf(3), narrower, {}), facts);
+  EXPECT_NE(*PlanFactsOf(ModelOf(3), shorter_passes, {}), facts);
   EXPECT_NE(*PlanFactsOf(ModelOf(3), options, {.fidelity = Fidelity::kUnbiased}), facts);
   EXPECT_NE(*PlanFactsOf(ModelOf(3), options, {.on_host = true}), facts);
   EXPECT_NE(*PlanFactsOf(ModelOf(3), options, {.least_code_bits = kFewestCodeBits}), facts);

@@ -198,7 +198,8 @@ TEST(PredictTest, PlansOnTheHostHideNoOthers) {
   const Program program = *BuildProgram(LlamaShape({24, 64, 4, 2, 96, 128}), LoraMode());
   PredictOptions options = Tokens(65536);
   options.lower.machine.cpu = false;
-  options.lower.machine.rates.per_second[static_cast<size_t>(Limit::kCopies)] = 1e15;
+  Rates& rates = options.lower.machine.rates;
+  rates[Limit::kToHost] = rates[Limit::kFromHost] = 1e15;
   const auto plans_alone = [&](int64_t host_bytes) {
     const PlanList list = {.fidelity = Fidelity::kApproximate, .host_bytes = host_bytes};
     const std::vector<Prediction> plans = *PredictPlans(program, options, list);

@@ -144,9 +144,11 @@ TEST(ReversibleTest, EachStreamIsTakenBackOnce) {
   const Program program = *BuildProgram(Reversible("llama", 4), FullMode());
   const Tape tape = *Lower(program, RecoverAll(program),
                            {.key = {.tokens = 8, .documents = 1, .longest_document = 8}});
+  const auto inverts = [](const Instruction& line) {
+    return line.op != nullptr && line.op->code == OpCode::kFixedSubtract;
+  };
   const auto inversions =
-      std::count_if(tape.instructions.begin(), tape.instructions.end(),
-                    [](const auto& line) { return line.op->code == OpCode::kFixedSubtract; });
+      std::count_if(tape.instructions.begin(), tape.instructions.end(), inverts);
   EXPECT_EQ(inversions, 2 * 4 - 1);  // Of the first layer both are one.
 }
 

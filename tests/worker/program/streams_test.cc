@@ -110,7 +110,7 @@ TEST(StreamsTest, CopiesTakeNoTimeBesideLongerComputing) {
   Machine gpu = {.cpu = false};
   gpu.rates = Rates::Of(1e12, 5e10);
   const auto seconds = [&](double bytes_per_second) {
-    gpu.rates[Limit::kCopies] = bytes_per_second;
+    gpu.rates[Limit::kToHost] = gpu.rates[Limit::kFromHost] = bytes_per_second;
     return SecondsOf(TapeOf(program, FromInputs(program, Stash::kOffload), gpu), gpu);
   };
   const double without = SecondsOf(TapeOf(program, FromInputs(program, Stash::kKeep), gpu), gpu);
@@ -120,13 +120,41 @@ TEST(StreamsTest, CopiesTakeNoTimeBesideLongerComputing) {
   EXPECT_LT(seconds(slow), 1001.0 * without);
 }
 
-// A CPU's threads share its cores and its memory.
+// A CPU's threads share its cores and its memory. Each way has a rate of its own.
 TEST(StreamsTest, OnACpuCopiesTakeTheirTime) {
   const Program program = Llama();
-  const Machine cpu;
+  Machine cpu;
   const Tape tape = TapeOf(program, FromInputs(program, Stash::kOffload), cpu);
-  const double sum = SecondsOf(ReplayTape(tape).work, cpu.rates);
+  const double sum = SecondsOf(ReplayTape(tape).work, cpu);
   EXPECT_NEAR(SecondsOf(tape, cpu), sum, 1e-9 * sum);
+  const auto seconds = [&](double to_host, double from_host) {
+    cpu.rates[Limit::kToHost] = to_host;
+    cpu.rates[Limit::kFromHost] = from_host;
+    return SecondsOf(tape, cpu);
+  };
+  const double bytes = kLayers * kInputBytes, without = seconds(1e30, 1e30);
+  EXPECT_NEAR(seconds(1e6, 1e30), without + bytes / 1e6, 1e-9);
+  EXPECT_NEAR(seconds(1e30, 1e5), without + bytes / 1e5, 1e-9);
+  EXPECT_NEAR(seconds(1e6, 1e5), without + bytes / 1e6 + bytes / 1e5, 1e-9);
+}
+
+// Copies run one behind another on their stream, each at the rate of its way.
+TEST(StreamsTest, OnAGpuEachWayIsHiddenByItself) {
+  const Program program = Llama();
+  Machine gpu = {.cpu = false, .rates = Rates::Of(1e12, 5e10)};
+  const Tape tape = TapeOf(program, FromInputs(program, Stash::kOffload), gpu);
+  const auto seconds = [&](double to_host, double from_host) {
+    gpu.rates[Limit::kToHost] = to_host;
+    gpu.rates[Limit::kFromHost] = from_host;
+    return SecondsOf(tape, gpu);
+  };
+  const double without = seconds(1e30, 1e30);
+  const double slow = kLayers * kInputBytes / (1e3 * without);  // All of them, one way.
+  for (const double one_way : {seconds(slow, 1e30), seconds(1e30, slow)}) {
+    EXPECT_GE(one_way, 1e3 * without);
+    EXPECT_LT(one_way, 1001.0 * without);
+  }
+  EXPECT_GE(seconds(slow, slow), 2e3 * without);
 }
 
 TEST(StreamsTest, NothingIsCopiedByOtherPlans) {

@@ -38,7 +38,8 @@ TEST(WorkTest, ProductsAreThoseOfTheMatrices) {
   const double pairs = 0.5 * kTokens * (kTokens / 2 + 1);
   EXPECT_DOUBLE_EQ(work[Limit::kAttention],
                    14.0 * pairs * static_cast<double>(config.layers * config.width));
-  EXPECT_EQ(work[Limit::kCopies], 0.0);
+  EXPECT_EQ(work[Limit::kToHost], 0.0);
+  EXPECT_EQ(work[Limit::kFromHost], 0.0);
 }
 
 TEST(WorkTest, AnAdaptersProductsAreNarrow) {
@@ -84,7 +85,7 @@ TEST(WorkTest, ALoopMayHaveNoRows) {
   const Plan chunked = *PinnedPlan(program, {{"*", {Stash::kChunk, 2}}});
   const TapeKey one = WithStages({.tokens = 1, .documents = 1, .longest_document = 1}, config);
   ASSERT_EQ(one.Of(Rows::kMerged1), 0);
-  EXPECT_GT(SecondsOf(ReplayTape(*Lower(program, chunked, {.key = one})).work, Rates()), 0.0);
+  EXPECT_GT(SecondsOf(ReplayTape(*Lower(program, chunked, {.key = one})).work, Machine()), 0.0);
 }
 
 TEST(WorkTest, SecondsAreTheSumOverLimits) {
@@ -92,10 +93,60 @@ TEST(WorkTest, SecondsAreTheSumOverLimits) {
   work[Limit::kProducts] = 6.0;
   work[Limit::kPasses] = 10.0;
   work += work;
-  Rates rates = Rates::Of(3.0, 5.0);
-  EXPECT_DOUBLE_EQ(SecondsOf(work, rates), 12.0 / 3.0 + 20.0 / 5.0);
-  rates[Limit::kProducts] = 6.0;
-  EXPECT_DOUBLE_EQ(SecondsOf(work, rates), 12.0 / 6.0 + 20.0 / 5.0);
+  Machine machine = {.rates = Rates::Of(3.0, 5.0)};
+  EXPECT_DOUBLE_EQ(SecondsOf(work, machine), 12.0 / 3.0 + 20.0 / 5.0);
+  machine.rates[Limit::kProducts] = 6.0;
+  EXPECT_DOUBLE_EQ(SecondsOf(work, machine), 12.0 / 6.0 + 20.0 / 5.0);
+}
+
+// A line is started once, or once in each pass of its loop.
+TEST(WorkTest, EveryPassOfALineIsARun) {
+  const Program program = *BuildProgram(Llama125M(), FullMode());
+  const Tape kept = TapeOf(program, {});
+  // The head has a loop of one line, which runs in each pass; the loop itself is no run.
+  EXPECT_EQ(ReplayTape(kept).work[Limit::kRuns],
+            static_cast<double>(kept.instructions.size()) - 2.0 + kTokens / kHeadRows);
+  const Tape chunked = TapeOf(program, {{"*", {Stash::kChunk, kRowsOfPass}}});
+  double runs = 0.0;
+  int32_t of_body = 0;  // Lines that are left of it.
+  for (const Instruction& line : chunked.instructions) {
+    const bool head = line.kind == Instruction::Kind::kLoop;
+    const double passes = of_body-- > 0 ? kTokens / kRowsOfPass : 1.0;
+    if (head) of_body = line.loop.lines;
+    EXPECT_EQ(line.work[Limit::kRuns], head ? 0.0 : passes);
+    runs += line.work[Limit::kRuns];
+  }
+  EXPECT_GT(runs, ReplayTape(kept).work[Limit::kRuns]);
+  EXPECT_EQ(ReplayTape(chunked).work[Limit::kRuns], runs);
+}
+
+// On a CPU starting its runs is added to a line's work; on a GPU it shows where it takes longer.
+TEST(WorkTest, AGpuHidesStartsBehindWork) {
+  Work work;
+  work[Limit::kPasses] = 10.0;
+  work[Limit::kRuns] = 3.0;
+  Machine cpu = {.rates = Rates::Of(1.0, 5.0)};
+  EXPECT_DOUBLE_EQ(SecondsOf(work, cpu), 2.0);  // Nothing is known of starts.
+  cpu.rates[Limit::kRuns] = 6.0;
+  EXPECT_DOUBLE_EQ(SecondsOf(work, cpu), 2.0 + 0.5);
+  Machine gpu = cpu;
+  gpu.cpu = false;
+  EXPECT_DOUBLE_EQ(SecondsOf(work, gpu), 2.0);
+  gpu.rates[Limit::kRuns] = 1.0;
+  EXPECT_DOUBLE_EQ(SecondsOf(work, gpu), 3.0);
+}
+
+// Where every line's work is nothing beside its start, a step takes what starting its lines takes.
+TEST(WorkTest, AStepOfSmallRunsTakesItsStarts) {
+  const Program program = *BuildProgram(LlamaShape({2, 32, 2, 2, 64, 64}), FullMode());
+  const TapeKey few = {.tokens = 8, .documents = 1, .longest_document = 8};
+  const Tape tape = *Lower(program, RecomputePlan(program, 0), {.key = few});
+  const auto runs = static_cast<double>(tape.instructions.size()) - 1.0;  // But for the loop.
+  for (const bool cpu : {true, false}) {
+    Machine machine = {.cpu = cpu, .rates = Rates::Of(1e18, 1e18)};
+    machine.rates[Limit::kRuns] = 1e5;
+    EXPECT_NEAR(SecondsOf(tape, machine), 1e-5 * runs, 1e-9 * runs);
+  }
 }
 
 }  // namespace

@@ -198,8 +198,10 @@ AttemptOptions ToyAttempt(const std::string& folder, const program::TrainingMode
 program::Prediction PredictionOf(const AttemptOptions& attempt) {
   program::PredictOptions options;
   const bool cpu = attempt.device.starts_with("cpu:");
-  options.lower = {
-      .key = attempt.key, .machine = {.threads = attempt.threads, .cpu = cpu}, .training = true};
+  options.lower = {.key = attempt.key,
+                   .machine = {.threads = attempt.threads, .cpu = cpu},
+                   .training = true,
+                   .head_rows = attempt.head_rows};
   options.context_bytes = attempt.context_bytes;
   const program::Batching batching = BatchingOf(attempt.training);
   const program::LengthCounts evaluation = LengthsOf(attempt, attempt.eval_data);

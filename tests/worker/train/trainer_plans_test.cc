@@ -117,6 +117,20 @@ TEST_F(TrainerPlansTest, AnOrderThatCannotBeObeyedLeavesThePlan) {
   EXPECT_TRUE(refusing.weights == undisturbed.weights);
 }
 
+// Of logits the worker has those of as many rows as its plan says.
+TEST_F(TrainerPlansTest, TheHeadHasThePlansRows) {
+  ToyModel model;
+  model.sizes.vocabulary = 3000;
+  AttemptOptions attempt = Attempt(FullMode(), model);
+  const int64_t usual = PredictionOf(attempt).bytes.arena;
+  attempt.head_rows = 2;
+  attempt.promised = PredictionOf(attempt).bytes;
+  EXPECT_LT(attempt.promised->arena, usual / 2);
+  const auto trainer = Trainer::Create(attempt, TestDevice());
+  SNUG_ASSERT_OK(trainer);
+  EXPECT_TRUE((*trainer)->AccumulateGradients().ok());
+}
+
 // Weights after `steps` steps, and the norms of their gradients.
 std::pair<std::vector<float>, std::vector<double>> Trained(const AttemptOptions& attempt,
                                                            int steps) {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -97,8 +98,9 @@ class PackedWeightTest : public testing::Test {
   // The model, with its layers' matrices in codes.
   void Write(Quantization kind, bool nested = true, const Change& change = {}) {
     std::vector<ToyTensor> packed;
-    for (const ToyTensor& tensor : train::TensorsOf(kModel)) {
-      if (!absl::StartsWith(tensor.key, "model.layers.") || tensor.shape.size() != 2) {
+    for (const ToyTensor& tensor : train::TensorsOf(model_)) {
+      const bool matrix = absl::StartsWith(tensor.key, "model.layers.") && tensor.shape.size() == 2;
+      if (!matrix || in_floats_.contains(tensor.key)) {
         packed.push_back(tensor);
         continue;
       }
@@ -107,13 +109,14 @@ class PackedWeightTest : public testing::Test {
         packed.push_back(std::move(part));
     }
     if (change) change(packed);
-    train::WriteModel(folder_ / "model", kModel, packed);
+    train::WriteModel(folder_ / "model", model_, packed);
     const std::string path = folder_ / "model/config.json";
     json config = json::parse(std::ifstream(path));
     config["quantization_config"] = {{"quant_method", "bitsandbytes"},
                                      {"load_in_4bit", kind == Quantization::kNf4},
                                      {"load_in_8bit", kind == Quantization::kInt8},
                                      {"bnb_4bit_quant_type", "nf4"}};
+    if (!skipped_.is_null()) config["quantization_config"]["llm_int8_skip_modules"] = skipped_;
     std::ofstream(path) << config;
     tensors_ = std::move(packed);
   }
@@ -153,6 +156,9 @@ class PackedWeightTest : public testing::Test {
     return said;
   }
 
+  ToyModel model_ = kModel;
+  std::set<std::string> in_floats_;  // Matrices of the layers that are in no codes,
+  json skipped_;                     // and what config.json says of them.
   const TempFolder folder_;
   std::vector<ToyTensor> tensors_;
   program::Program program_;
@@ -198,6 +204,49 @@ TEST_F(PackedWeightTest, TheBytesAreThoseOfABaseThatIsQuantisedHere) {
   SNUG_ASSERT_OK(Load());
   const program::Components bytes = program::StaticComponents(program_, {8, 1, 8}, {}, 0);
   EXPECT_EQ(parameters_->held(program_).base, bytes.weights);
+}
+
+// Dynamic quantisation leaves out what differs from layer to layer.
+TEST_F(PackedWeightTest, ModulesThatAreLeftOutStayInFloats) {
+  model_.sizes.layers = 3;
+  skipped_ = {"lm_head", "model.layers.1.mlp", "o_proj"};
+  for (const char* module : {"0.self_attn.o_proj", "1.self_attn.o_proj", "2.self_attn.o_proj",
+                             "1.mlp.gate_proj", "1.mlp.up_proj", "1.mlp.down_proj"})
+    in_floats_.insert(absl::StrCat("model.layers.", module, ".weight"));
+  Write(Quantization::kNf4);
+  SNUG_ASSERT_OK(Load());
+  int codes = 0;
+  for (size_t i = 0; i < program_.parameters.size(); ++i) {
+    const program::Parameter& parameter = program_.parameters[i];
+    const bool packed = parameter.quantization == Quantization::kNf4;
+    codes += packed;
+    if (in_floats_.contains(parameter.key)) {
+      EXPECT_FALSE(packed) << parameter.key;
+      ExpectBytes(parameters_->views()[i].value.data, parameter.key);
+    }
+  }
+  EXPECT_EQ(codes, 3 * 7 - 6);
+  ExpectBytes(Loaded(kMatrix).nf4.codes, kMatrix);
+  // Layers 0 and 2 are of one type, layer 1 is of another.
+  EXPECT_EQ(program_.blocks[1].type, program_.blocks[3].type);
+  EXPECT_NE(program_.blocks[1].type, program_.blocks[2].type);
+  const program::Components bytes = program::StaticComponents(program_, {8, 1, 8}, {}, 0);
+  EXPECT_EQ(parameters_->held(program_).base, bytes.weights);
+}
+
+TEST_F(PackedWeightTest, WhatIsLeftOutIsWhatConfigSays) {
+  skipped_ = {"up_proj"};
+  EXPECT_THAT(Refusal([](auto&) {}),
+              HasSubstr("\"model.layers.0.mlp.up_proj.weight\" is U8, expected F32, BF16 or F16"));
+  skipped_ = {"proj"};
+  in_floats_ = {kMatrix};
+  EXPECT_THAT(Refusal([](auto&) {}), HasSubstr("down_proj.weight\" is U8"));
+  skipped_ = {"down_proj"};
+  EXPECT_THAT(Refusal([](auto&) {}), HasSubstr("expected codes as of the others"));
+  skipped_ = {"model.layers.*.mlp"};
+  EXPECT_THAT(Refusal([](auto&) {}),
+              HasSubstr("quantization_config.llm_int8_skip_modules is [\"model.layers.*.mlp\"]; "
+                        "accepted: at most 1024 names of modules"));
 }
 
 TEST_F(PackedWeightTest, AnotherModeThanTheFilesIsRefused) {

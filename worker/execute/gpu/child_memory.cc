@@ -9,13 +9,14 @@
 #include <cerrno>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::execute {
 namespace {
 
-constexpr char kGo = 'g', kTaken = 't';
+constexpr char kGo = 'g';  // The answer is "t" and a number, or " " and what went wrong.
 
 // Blocks until the other side writes or closes; what it wrote until then or, at the end of it all,
 // nothing.
@@ -34,8 +35,8 @@ void Send(int socket, const std::string& text) {
 // Takes the memory when told to, says so, and holds it until the parent closes its end.
 [[noreturn]] void RunChild(int socket, const MemoryProbe& probe) {
   if (Receive(socket).empty()) _exit(0);
-  const absl::Status taken = probe.take();
-  Send(socket, taken.ok() ? std::string(1, kTaken) : absl::StrCat(" ", taken.message()));
+  const absl::StatusOr<int64_t> seen = probe.take();
+  Send(socket, seen.ok() ? absl::StrCat("t", *seen) : absl::StrCat(" ", seen.status().message()));
   Receive(socket);
   _exit(0);
 }
@@ -48,11 +49,13 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  absl::Status Take() {
+  // What it saw go.
+  absl::StatusOr<int64_t> Take() {
     Send(socket_, std::string(1, kGo));
     const std::string answer = Receive(socket_);
-    if (!answer.empty() && answer[0] == kTaken) return absl::OkStatus();
+    int64_t seen = 0;
     if (answer.empty()) return absl::InternalError("the process that was to be measured died");
+    if (answer[0] == 't' && absl::SimpleAtoi(answer.substr(1), &seen)) return seen;
     return absl::FailedPreconditionError(answer.substr(1));
   }
   void End() {
@@ -70,7 +73,7 @@ class Child {
 
 }  // namespace
 
-absl::StatusOr<int64_t> BytesTakenByChild(const MemoryProbe& probe) {
+absl::StatusOr<ChildMemory> BytesTakenByChild(const MemoryProbe& probe) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
     return absl::ErrnoToStatus(errno, "socketpair");
@@ -80,11 +83,12 @@ absl::StatusOr<int64_t> BytesTakenByChild(const MemoryProbe& probe) {
   if (pid == 0) RunChild(sockets[1], probe);
   Child child(pid, sockets[0]);
   ASSIGN_OR_RETURN(const int64_t before, probe.free_bytes());
-  RETURN_IF_ERROR(child.Take());
+  ASSIGN_OR_RETURN(const int64_t seen, child.Take());
   ASSIGN_OR_RETURN(const int64_t during, probe.free_bytes());
   child.End();
   ASSIGN_OR_RETURN(const int64_t after, probe.free_bytes());
-  return std::max(before, after) - during;
+  const int64_t taken = std::max(before, after) - during;
+  return ChildMemory{.taken_bytes = taken, .unseen_bytes = taken - seen};
 }
 
 }  // namespace snug::execute

@@ -14,14 +14,21 @@ namespace snug::execute {
 struct MemoryProbe {
   // In this process, any number of times: what the device has free.
   std::function<absl::StatusOr<int64_t>()> free_bytes;
-  // In the child: takes the memory. What it returns fails the measurement.
-  std::function<absl::Status()> take;
+  // In the child: takes the memory, and says how much of it the child saw go. An error fails the
+  // measurement.
+  std::function<absl::StatusOr<int64_t>()> take;
 };
 
-// Forks: before the process has threads or a device. The larger of two differences, when the child
-// has taken its memory and when it is gone. Another process that takes or gives back memory between
-// them falsifies one of them; of a device in use the result is an estimate.
-absl::StatusOr<int64_t> BytesTakenByChild(const MemoryProbe& probe);
+struct ChildMemory {
+  int64_t taken_bytes = 0;
+  int64_t unseen_bytes = 0;  // Of these, before the child could look.
+};
+
+// Forks: before the process has threads or a device. What is taken is the larger of two
+// differences, when the child has taken its memory and when it is gone. Another process that takes
+// or gives back memory between them falsifies one of them; of a device in use the result is an
+// estimate.
+absl::StatusOr<ChildMemory> BytesTakenByChild(const MemoryProbe& probe);
 
 }  // namespace snug::execute
 

@@ -38,10 +38,12 @@ cublasHandle_t CudaProducts::HandleOf(cudaStream_t stream) {
 
 void CudaProducts::Multiply(const GemmCall& call, cudaStream_t stream) {
   const float beta = call.add ? 1.0f : 0.0f;
+  const bool tf32 = call.dtype == program::DType::kF32 && Tf32InUse();
+  const auto compute = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   SNUG_CUBLAS(cublasGemmEx_64, HandleOf(stream), OperationOf(call.b_transposed),
               OperationOf(call.a_transposed), call.n, call.m, call.k, &call.alpha, call.b,
               TypeOf(call.dtype), call.b_stride, call.a, TypeOf(call.dtype), call.a_stride, &beta,
-              call.c, TypeOf(call.c_dtype), call.c_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+              call.c, TypeOf(call.c_dtype), call.c_stride, compute, CUBLAS_GEMM_DEFAULT);
 }
 
 }  // namespace snug::execute

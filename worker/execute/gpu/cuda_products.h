@@ -1,9 +1,9 @@
 // Matrix products by cuBLAS. Rows become its columns by swapping the operands: c' = b' a'.
 //
-// Sums are fp32 whatever the operands are (CUBLAS_COMPUTE_32F): never TF32, never in parts of a
-// shorter type. The same call gives the same bits from run to run on one kind of GPU: each stream
-// has a handle and a workspace of its own, and atomics are not allowed (cuBLAS, "Results
-// Reproducibility").
+// Sums are fp32 whatever the operands are (CUBLAS_COMPUTE_32F), never in parts of a shorter type;
+// operands are TF32 where the job says so alone (execute/gemm.h). The same call gives the same bits
+// from run to run on one kind of GPU: each stream has a handle and a workspace of its own, and
+// atomics are not allowed (cuBLAS, "Results Reproducibility").
 #ifndef WORKER_EXECUTE_GPU_CUDA_PRODUCTS_H_
 #define WORKER_EXECUTE_GPU_CUDA_PRODUCTS_H_
 

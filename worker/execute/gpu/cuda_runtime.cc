@@ -106,6 +106,7 @@ class CudaRuntime final : public GpuRuntime {
     products_.Multiply(call, Cuda(stream));
   }
 
+  void AwaitEvent(GpuEvent event) override { SNUG_CUDA(cudaEventSynchronize, Cuda(event)); }
   void SynchronizeStream(kernels::Stream stream) override {
     SNUG_CUDA(cudaStreamSynchronize, Cuda(stream));
   }

@@ -1,6 +1,7 @@
 #include "worker/execute/gpu/gpu_device.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <stdexcept>
 #include <utility>
@@ -39,10 +40,14 @@ GpuDevice::GpuDevice(std::string name, int threads, std::unique_ptr<GpuRuntime> 
     : name_(std::move(name)),
       threads_(threads),
       runtime_(std::move(runtime)),
+      free_at_first_(runtime_->memory().free_bytes),
       ops_(ops),
       allocator_({.take = &Take, .give_back = &GiveBack, .self = runtime_.get()}) {}
 
 GpuDevice::~GpuDevice() {
+  if (pinned_.front().memory != nullptr) (void)GpuDevice::Synchronize();  // It may be read still.
+  for (const PinnedPiece& piece : pinned_)
+    if (piece.memory != nullptr) runtime_->FreeHost(piece.memory);
   for (const auto& [number, staging] : staging_) runtime_->Free(staging);
 }
 
@@ -58,9 +63,30 @@ void GpuDevice::CopyAsync(void* to, const void* from, int64_t bytes, int number)
 
 void GpuDevice::Copy(void* to, const void* from, int64_t bytes, int number) {
   if (bytes == 0) return;
+  const bool to_device = runtime_->IsDeviceMemory(to), from_device = runtime_->IsDeviceMemory(from);
+  if (to_device && !from_device && bytes > kLeastStagedBytes &&
+      CopyFromHost(static_cast<char*>(to), static_cast<const char*>(from), bytes, number))
+    return;
   CopyAsync(to, from, bytes, number);
-  if (!runtime_->IsDeviceMemory(to) || !runtime_->IsDeviceMemory(from))
-    runtime_->SynchronizeStream(stream(number));
+  if (!to_device || !from_device) runtime_->SynchronizeStream(stream(number));
+}
+
+bool GpuDevice::CopyFromHost(char* to, const char* from, int64_t bytes, int number) {
+  for (PinnedPiece& piece : pinned_) {
+    if (piece.memory == nullptr) piece.memory = runtime_->AllocateHost(kPinnedPieceBytes);
+    if (piece.memory == nullptr) return false;
+    if (piece.sent == nullptr) piece.sent = runtime_->MakeEvent();
+  }
+  for (int64_t done = 0; done < bytes; done += kPinnedPieceBytes) {
+    const PinnedPiece piece = pinned_.front();
+    const int64_t part = std::min(kPinnedPieceBytes, bytes - done);
+    runtime_->AwaitEvent(piece.sent);
+    std::memcpy(piece.memory, from + done, static_cast<size_t>(part));
+    CopyAsync(to + done, piece.memory, part, number);
+    runtime_->Record(piece.sent, stream(number));
+    std::swap(pinned_.front(), pinned_.back());
+  }
+  return true;
 }
 
 void GpuDevice::Fill(void* to, int byte, int64_t bytes, int number) {

@@ -52,6 +52,8 @@ class GpuRuntime {
   // whose strides are no shorter than their rows.
   virtual void Multiply(const GemmCall& call, kernels::Stream stream) = 0;
 
+  // Until what was recorded last has been reached; at once where nothing was.
+  virtual void AwaitEvent(GpuEvent event) = 0;
   virtual void SynchronizeStream(kernels::Stream stream) = 0;
   // All streams. Throws as well what a launch left behind.
   virtual void Synchronize() = 0;

@@ -25,9 +25,8 @@ inline bool LayBias(const OpRun& run, size_t index, const View& y) {
 
 inline bool LayBias(const OpRun& run, size_t index) { return LayBias(run, index, run.out[0]); }
 
-// db (+)= the sum of dy over its rows, if the op has a bias and this is trained; `add`: also where
-// it begins with this run.
-inline void AddBiasGradient(const OpRun& run, size_t index, const View& dy, bool add = false) {
+// db (+)= the sum of dy over its rows, if the op has a bias and this is trained.
+inline void AddBiasGradient(const OpRun& run, size_t index, const View& dy) {
   if (!run.op->attributes.bias || !run.parameters[index].gradient) return;
   const StreamScratch sums(run, kernels::ColumnSumsWorkspace(dy.rows, dy.width));
   Check("BiasBackward", kernels::BiasBackward({.dy = dy.data,
@@ -36,7 +35,7 @@ inline void AddBiasGradient(const OpRun& run, size_t index, const View& dy, bool
                                                .C = dy.width,
                                                .dy_stride = dy.width,
                                                .dtype = KernelType(dy),
-                                               .accumulate = add || run.adds_to_parameter(index),
+                                               .accumulate = run.adds_to_parameter(index),
                                                .workspace = sums.data()},
                                               run.stream()));
 }

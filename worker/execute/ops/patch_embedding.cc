@@ -72,7 +72,7 @@ void PatchEmbeddingBackward(const OpRun& run) {
   const int64_t special = SpecialTokens(run), tokens = TokensOfImage(run);
   if (const View& dw = run.parameters[kWeight].gradient)
     Product(run, dw, {Matrix(dx).t(), PatchesOf(run, dx.rows)}, run.adds_to_parameter(kWeight));
-  for (size_t i = kBias; i < run.parameters.size(); ++i) run.BeginGradient(i);
+  run.BeginGradients(kBias);
   for (int64_t i = 0; run.parameters[kBias].gradient && i < run.batch->documents; ++i)
     AddRows(run, kBias, dx.Rows(i * tokens + special, tokens - special), tokens - special, 1);
   for (int64_t t = 0; t < special; ++t) {

@@ -42,6 +42,7 @@ struct Family {
   const char* token_classifier = "";  // and, of an encoder, for token classification.
   const char* pretrained = "";        // The class that has a head of masked tokens and another.
   const char* base = "model";         // The module of transformers' class that is not the head.
+  const char* in_floats = "";         // A module that transformers never quantises.
   SizeNames sizes = {};
   EncoderTraits traits = {};  // Of an encoder of texts.
   // Called when the sizes are in `config`; of an encoder-decoder, whose fields have names of their

@@ -131,6 +131,7 @@ const Family kT5 = {.model_type = "t5",
                     .encoder_decoder = true,
                     .token_classifier = "T5ForTokenClassification",
                     .base = "transformer",
+                    .in_floats = "wo",
                     .traits = {.embedding = "shared", .layers = "encoder.block."},
                     .read = Read};
 

@@ -53,7 +53,6 @@ class Sharer {
 
   void GiveBuffer(int32_t fresh, int32_t t) {
     if (At(fresh).adds_into != kNone) return Join(fresh, BufferOf(At(fresh).adds_into));
-    if (At(fresh).birth != t) return NewBuffer(fresh);  // A loop's: it is there before.
     const int32_t over = BestOperand(fresh, t);
     if (over == kNone) return NewBuffer(fresh);
     *std::find(taken_.begin(), taken_.end(), kNoSlot) = BufferOf(over);
@@ -100,6 +99,7 @@ class Sharer {
 
   bool MayTake(int32_t fresh, int32_t operand, int32_t t) const {
     const Buffer& buffer = Held(operand);
+    // What a loop has of outside it reads until its last line, each pass its own rows.
     const bool dead = At(operand).last == t && buffer.last == t;
     if (!dead || buffer.bytes != At(fresh).bytes) return false;
     if (At(operand).of_pass != At(fresh).of_pass) return false;

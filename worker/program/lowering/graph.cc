@@ -71,13 +71,18 @@ class GraphBuilder {
   }
 
   absl::Status AddNode(int32_t b, int32_t op_index) {
-    const Op& op = program_.type_of(b).ops[static_cast<size_t>(op_index)];
+    const BlockType& type = program_.type_of(b);
+    const Op& op = type.ops[static_cast<size_t>(op_index)];
     if (op.inputs.size() > size_t{kMaxInputs} || op.outputs.size() > size_t{kMaxOutputs} ||
         op.parameters.size() > size_t{kMaxOpParameters})
       return absl::InternalError(
           absl::StrCat("op ", op.name, " has ", op.inputs.size(), " inputs, ", op.outputs.size(),
                        " outputs and ", op.parameters.size(), " parameters; an instruction holds ",
                        kMaxInputs, ", ", kMaxOutputs, " and ", kMaxOpParameters));
+    if (RowOf(op.code).takes_loss && (&op != &type.ops.back() || !op.outputs.empty()))
+      return absl::InternalError(absl::StrCat("op ", op.name, " of block ", b,
+                                              " takes the loss: it has to be the last op there, "
+                                              "without outputs"));
     Node node = {.op = &op, .block = b, .op_index = op_index};
     node.parameters.fill(kNone);
     for (size_t i = 0; i < op.inputs.size(); ++i)

@@ -50,7 +50,8 @@ struct Graph {
   std::vector<int32_t> first_node;  // By block, and one more: its nodes are [b, b + 1).
 };
 
-// Errors: an op with more operands than an instruction holds, a border that no earlier block gives.
+// Errors: an op with more operands than an instruction holds, a border that no earlier block gives,
+// an op that takes the loss and is not the end of its block.
 absl::StatusOr<Graph> GraphOf(const Program& program);
 
 // The values that a node's backward reads: calls visit(value, operand number, is an output).

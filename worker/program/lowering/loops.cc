@@ -30,6 +30,15 @@ bool MayLoop(const Graph& graph, const Node& node, int32_t block, Rows rows) {
          std::all_of(node.outputs().begin(), node.outputs().end(), has_rows);
 }
 
+bool TakesLoss(const Node& node) { return RowOf(node.op->code).takes_loss; }
+
+// What is over the rows that a node of it is over.
+Loop EmptyLoop(const Graph& graph, const Node& node) {
+  const Rows rows = graph.values[static_cast<size_t>(node.inputs()[0])].value->rows;
+  if (!TakesLoss(node)) return {.rows = rows};
+  return {.rows = LossRows(*node.op, rows), .takes_loss = true};
+}
+
 // Finds the nodes of loops and groups those that share a value of a pass.
 class LoopFinder {
  public:
@@ -53,7 +62,7 @@ class LoopFinder {
     while (AddOwnValues()) {
     }
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (in_loop_[n]) AddNode(static_cast<int32_t>(n));
+      if (in_loop_[n] || TakesLoss(graph_.nodes[n])) AddNode(static_cast<int32_t>(n));
     }
     FindRowsOfPasses();
     return std::move(loops_);
@@ -121,8 +130,7 @@ class LoopFinder {
     int32_t& loop = loops_.of_node[static_cast<size_t>(GroupOf(n))];
     if (loop == kNone) {
       loop = static_cast<int32_t>(loops_.loops.size());
-      const int32_t any = graph_.nodes[static_cast<size_t>(n)].outputs()[0];
-      loops_.loops.push_back({.rows = ValueAt(any).value->rows});
+      loops_.loops.push_back(EmptyLoop(graph_, graph_.nodes[static_cast<size_t>(n)]));
     }
     loops_.of_node[static_cast<size_t>(n)] = loop;
     loops_.loops[static_cast<size_t>(loop)].nodes.push_back(n);
@@ -221,14 +229,21 @@ class StepSorter {
   std::vector<Step> left_;  // Of the block at hand.
 };
 
-// No plan but one with `chunk` has loops.
-Loops NoLoops(const Graph& graph) {
+// No plan but one with `chunk` has other loops than these.
+Loops LoopsOfLosses(const Graph& graph) {
   Loops loops;
   loops.of_node.assign(graph.nodes.size(), kNone);
   loops.inner.resize(graph.values.size());
   loops.first_step = graph.first_node;
   loops.steps.resize(graph.nodes.size());
-  for (size_t n = 0; n < graph.nodes.size(); ++n) loops.steps[n].node = static_cast<int32_t>(n);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    loops.steps[n].node = static_cast<int32_t>(n);
+    if (!TakesLoss(graph.nodes[n])) continue;
+    loops.of_node[n] = static_cast<int32_t>(loops.loops.size());
+    loops.loops.push_back(EmptyLoop(graph, graph.nodes[n]));
+    loops.loops.back().nodes.push_back(static_cast<int32_t>(n));
+    loops.steps[n] = {.loop = loops.of_node[n]};
+  }
   return loops;
 }
 
@@ -266,7 +281,7 @@ std::vector<bool> ServedByChunk(const Graph& graph) {
 
 Loops LoopsOf(const Graph& graph, std::vector<SiteStash>& stashes) {
   const auto in_loop = [](const SiteStash& stash) { return RowOf(stash.kind).in_loop; };
-  if (std::none_of(stashes.begin(), stashes.end(), in_loop)) return NoLoops(graph);
+  if (std::none_of(stashes.begin(), stashes.end(), in_loop)) return LoopsOfLosses(graph);
   const std::vector<bool> served = ServedByChunk(graph);
   for (size_t v = 0; v < stashes.size(); ++v) {
     if (in_loop(stashes[v]) && !served[v]) stashes[v] = Stash::kKeep;

@@ -1,7 +1,8 @@
 // Which ops run in loops over rows: those that make or read a value that the plan keeps by
 // `chunk`. Such a value is there for the rows of one pass alone, so it may be as wide as it likes;
 // in backward it is made again, pass by pass, from what lies outside the loop (Mini-Sequence
-// Transformer, section 3.2).
+// Transformer, section 3.2). An op that takes the loss has a loop to itself under every plan, for
+// the logits of a pass are in its workspace.
 #ifndef WORKER_PROGRAM_LOWERING_LOOPS_H_
 #define WORKER_PROGRAM_LOWERING_LOOPS_H_
 
@@ -17,6 +18,7 @@ namespace snug::program {
 struct Loop {
   int32_t rows_of_pass = 0;  // 0: by how many there are.
   Rows rows = Rows::kTokens;
+  bool takes_loss = false;     // By the one op that it has then.
   std::vector<int32_t> nodes;  // Of one block, in the order in which they run.
 };
 
@@ -47,8 +49,8 @@ std::vector<bool> ServedByChunk(const Graph& graph);
 // there: what `chunk` does not serve, and a loop between whose ops another has to run.
 Loops LoopsOf(const Graph& graph, std::vector<SiteStash>& stashes);
 
-// Rows of a pass where the plan leaves them open: an eighth of all, as a power of two from 256 to
-// 4096. Fewer make products slow, more save nothing beside what is kept.
+// Rows of a pass of a plan's loop; where the plan leaves them open: an eighth of all, as a power of
+// two from 256 to 4096. Fewer make products slow, more save nothing beside what is kept.
 int64_t RowsOfPass(const Loop& loop, int64_t rows);
 
 }  // namespace snug::program

@@ -54,8 +54,6 @@ void ScriptWriter::BeginPass(int32_t block) {
 
 void ScriptWriter::RunStepForward(const Step& step) {
   if (step.loop != kNone) return RunLoopForward(LoopAt(step.loop));
-  const bool later = options_.training && RowOf(OpOf(step.node).code).forward_in_backward;
-  if (later) return;
   RunForward(step.node, forward_, /*recomputed=*/false);
   PackOutputs(step.node);
 }
@@ -227,14 +225,18 @@ void ScriptWriter::Finish(Line& line, const Node& node) {
   if (line.direction == Direction::kBackward) shape.sampled = line.operands.in[0].share;
   line.needs.workspace_bytes = WorkspaceBytes(shape, options_.machine);
   shape.key = options_.key;  // All passes do the work of all rows.
-  if (loop_head_ != kNone) {
-    const LoopHead& loop = script_.lines[Index(loop_head_)].loop;
-    const int64_t rows = options_.key.Of(loop.rows);  // A later stage of one patch has none.
-    if (rows > 0) shape.passes = (rows + loop.rows_of_pass - 1) / loop.rows_of_pass;
-  }
+  shape.passes = Passes();
   line.work = WorkOf(shape);
   CountForms(line, node);
   Push(line);
+}
+
+int64_t ScriptWriter::Passes() const {
+  if (loop_head_ == kNone) return 1;
+  const LoopHead& loop = script_.lines[Index(loop_head_)].loop;
+  const int64_t rows = options_.key.Of(loop.rows);
+  if (rows == 0) return 1;  // A later stage of one patch has none.
+  return (rows + loop.rows_of_pass - 1) / loop.rows_of_pass;
 }
 
 void ScriptWriter::Push(const Line& line) {
@@ -286,10 +288,11 @@ Line ScriptWriter::FormLine(int32_t value, const Op* op, Direction direction) co
 void ScriptWriter::FinishForm(Line& line) {
   const auto read = static_cast<double>(line.operands.in[0].bytes(options_.key));
   const auto written = static_cast<double>(line.operands.out[0].bytes(options_.key));
-  if (line.op == nullptr && !options_.machine.cpu)
-    line.work[Limit::kCopies] = written;
+  if (line.op == nullptr)
+    line.work[line.recomputed ? Limit::kFromHost : Limit::kToHost] = written;
   else
     line.work[Limit::kPasses] = read + written;
+  line.work[Limit::kRuns] = 1.0;
   if (line.op != nullptr) {
     RunShape shape{.op = line.op, .key = options_.key, .compute = program_.compute};
     shape.in[0] = line.operands.in[0];

@@ -53,7 +53,8 @@ void ScriptWriter::AddGradients(const Node& node, int32_t value, int32_t share) 
   line.op = &SumOp();
   line.parameters.fill(kNone);
   const Operand shape = GradientOf(value);
-  RunShape run{.op = &SumOp(), .key = options_.key, .compute = program_.compute};
+  RunShape run{
+      .op = &SumOp(), .key = options_.key, .compute = program_.compute, .passes = Passes()};
   run.in[0] = run.in[1] = run.out[0] = shape;
   line.work = WorkOf(run);
   line.operands.in[0] = Read(shape, present);
@@ -126,6 +127,7 @@ void ScriptWriter::EndGradients(const Node& node) {
     // Read once, and what the optimizer holds of it thrice.
     const auto elements = static_cast<double>(program_.parameters[Index(parameter)].elements());
     line.work[Limit::kPasses] = elements * sizeof(float) * 7.0;
+    line.work[Limit::kRuns] = 1.0;
     Push(line);
   });
 }

@@ -10,8 +10,10 @@ void ScriptWriter::BeginLoop(const Loop& loop, Direction direction, bool recompu
   head.direction = direction;
   head.recomputed = recomputed;
   head.block = NodeAt(loop.nodes.front()).block;
+  const int64_t rows = options_.key.Of(loop.rows);
   head.loop.rows = loop.rows;
-  head.loop.rows_of_pass = RowsOfPass(loop, options_.key.Of(loop.rows));
+  head.loop.rows_of_pass =
+      loop.takes_loss ? std::min<int64_t>(options_.head_rows, rows) : RowsOfPass(loop, rows);
   loop_head_ = Now();
   key_ = options_.key.Limited(loop.rows, head.loop.rows_of_pass);
   inner_.assign(graph_.values.size(), kNone);
@@ -35,6 +37,7 @@ void ScriptWriter::EndLoop() {
 }
 
 void ScriptWriter::RunLoopForward(const Loop& loop) {
+  if (options_.training && loop.takes_loss) return;  // Its backward does.
   BeginLoop(loop, Direction::kForward, /*recomputed=*/false);
   for (int32_t n : loop.nodes) RunForward(n, forward_, /*recomputed=*/false);
   EndLoop();

@@ -65,6 +65,7 @@ class ScriptWriter {
   Operand FreshGradient(Line& line, int32_t v) { return Fresh(line, GradientOf(v), IsInner(v)); }
   // Adds the line, with what it costs by the shapes of its node.
   void Finish(Line& line, const Node& node);
+  int64_t Passes() const;  // Of a line at hand: of its loop, or one.
   void Push(const Line& line);
 
   // Forms: those that ops of no block write and read, and those that are by their reader.
@@ -99,8 +100,7 @@ class ScriptWriter {
 
   void WantInputGradient(Line& line, const Node& node, size_t i,
                          std::vector<std::pair<int32_t, int32_t>>& sums);
-  // Whether another value's gradient, still to be read, is the same instance: one that was passed
-  // on.
+  // Whether another value's gradient, still to be read, is the same instance: one passed on.
   bool IsShared(int32_t value) const;
   // The gradient of `value` becomes what is there and `share`.
   void AddGradients(const Node& node, int32_t value, int32_t share);

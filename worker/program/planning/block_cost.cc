@@ -77,8 +77,9 @@ int64_t LiftedBytes(const BlockPrice& price, int64_t offset) {
 // Reads the facts of one block off the tape of its chain.
 class PriceReader {
  public:
-  PriceReader(const Tape& tape, size_t target)
+  PriceReader(const Tape& tape, size_t target, const Machine& machine)
       : tape_(tape),
+        machine_(machine),
         forward_(PassOf(tape, target, Direction::kForward)),
         backward_(PassOf(tape, target, Direction::kBackward)),
         behind_forward_(PassOf(tape, target + 1, Direction::kForward)),
@@ -114,7 +115,7 @@ class PriceReader {
     price.forward_peak = Highest(live, forward_);
     price.backward_peak = Highest(live, backward_);
     for (const Instruction& line : tape_.instructions)
-      if (OwnerOf(line) == target_) price.work += line.work;
+      if (OwnerOf(line) == target_) price.seconds += SecondsOf(line.work, machine_);
     return price;
   }
 
@@ -166,40 +167,46 @@ class PriceReader {
     return *std::max_element(heights_.begin() + first, heights_.begin() + last + 1);
   }
 
-  // What the arena must have for a pass: at least the stack, and over the highest stack of each
-  // buffer's life what lies between the buffer's start and the arena's end.
+  // Calls visit(slot, first, last) for each buffer that lives while the pass, or its rest, runs:
+  // from which of its instructions to which.
+  template <typename Visit>
+  void ForEachBuffer(const Pass& pass, const Visit& visit) const {
+    for (const Slot& slot : tape_.slots) {
+      const int32_t first = std::max(slot.first, pass.first);
+      const int32_t last = std::min(slot.last, pass.end - 1);
+      if (slot.region != Region::kStash && first <= last) visit(slot, first, last);
+    }
+  }
+
+  // What lies between the buffer's start and the arena's end.
+  int64_t DepthOf(const Slot& slot) const { return tape_.arena_bytes - slot.offset; }
+
+  // What the arena must have for a pass: at least the stack, and the depth of each buffer over the
+  // highest stack of its life.
   int64_t Height(const Pass& pass) const {
     if (pass.empty()) return base_;
     int64_t height = HighestStack(pass.first, pass.end - 1);
-    for (const Slot& slot : tape_.slots) {
-      if (slot.region == Region::kStash) continue;
-      const int32_t first = std::max(slot.first, pass.first);
-      const int32_t last = std::min(slot.last, pass.end - 1);
-      if (first > last) continue;
-      height = std::max(height, HighestStack(first, last) + tape_.arena_bytes - slot.offset);
-    }
+    ForEachBuffer(pass, [&](const Slot& slot, int32_t first, int32_t last) {
+      height = std::max(height, HighestStack(first, last) + DepthOf(slot));
+    });
     return height;
   }
 
-  // What buffers take below the arena's end while a pass, or its rest, runs.
+  // What buffers take below the arena's end.
   int64_t Depth(const Pass& pass) const {
     int64_t depth = 0;
-    for (const Slot& slot : tape_.slots)
-      if (slot.region != Region::kStash && slot.first < pass.end && slot.last >= pass.first)
-        depth = std::max(depth, tape_.arena_bytes - slot.offset);
+    ForEachBuffer(
+        pass, [&](const Slot& slot, int32_t, int32_t) { depth = std::max(depth, DepthOf(slot)); });
     return depth;
   }
 
   // What is live of these at once.
   int64_t MostLive(const Pass& pass) const {
     std::vector<int64_t> change(static_cast<size_t>(pass.end - pass.first) + 1);
-    for (const Slot& slot : tape_.slots) {
-      const int32_t first = std::max(slot.first, pass.first);
-      const int32_t last = std::min(slot.last, pass.end - 1);
-      if (slot.region == Region::kStash || first > last) continue;
+    ForEachBuffer(pass, [&](const Slot& slot, int32_t first, int32_t last) {
       change[static_cast<size_t>(first - pass.first)] += Aligned(slot.bytes);
       change[static_cast<size_t>(last - pass.first) + 1] -= Aligned(slot.bytes);
-    }
+    });
     std::partial_sum(change.begin(), change.end(), change.begin());
     return *std::max_element(change.begin(), change.end());
   }
@@ -216,6 +223,7 @@ class PriceReader {
   }
 
   const Tape& tape_;
+  const Machine& machine_;
   const Pass forward_, backward_, behind_forward_, behind_backward_;
   const size_t target_;
   int64_t base_ = 0, stash_base_ = 0;
@@ -274,7 +282,7 @@ absl::StatusOr<BlockPrice> BlockPricer::Price(const Recipe& recipe, const Recipe
   const bool decides = chain_.blocks[target_].layer >= 0;
   plan.layer_recipe = decides ? std::vector<int>{0, 1} : std::vector<int>{1};
   ASSIGN_OR_RETURN(const Tape tape, Lower(chain_, plan, options_));
-  return PriceReader(tape, target_).Read();
+  return PriceReader(tape, target_, options_.machine).Read();
 }
 
 absl::StatusOr<BlockPricer::Uses> BlockPricer::UsesOfValues() const {

@@ -43,9 +43,9 @@ struct BlockPrice {
   // At true sizes over that base: the highest instant of each direction.
   LiveBytes forward_peak;
   LiveBytes backward_peak;
-  Work work;        // Also of writing a form of its input, which is done in front.
-  Handover input;   // Of the block,
-  Handover output;  // of the block behind it: of its input.
+  double seconds = 0.0;  // Also of writing a form of its input, which is done in front.
+  Handover input;        // Of the block,
+  Handover output;       // of the block behind it: of its input.
   // forward_bytes without that input; and what buffers take above it, from when it is made: what is
   // live at one instant, or more, where they leave gaps.
   int64_t own_forward_bytes = 0;

@@ -79,8 +79,8 @@ std::string FingerprintOf(const Program& program, const LowerOptions& options,
   text.Add(allowed.fidelity, allowed.on_host, allowed.least_code_bits);
   text.AddKey(options.key);
   for (const double rate : options.machine.rates.per_second) text.Add(rate);
-  text.Add(options.machine.threads, options.machine.cpu, program.compute, program.config.vocabulary,
-           program.types.size());
+  text.Add(options.machine.threads, options.machine.cpu, options.head_rows, program.compute,
+           program.config.vocabulary, program.types.size());
   for (const BlockType& type : program.types) AddType(type, text);
   for (const Block& block : program.blocks) {
     text.Add(block.type, block.layer >= 0);
@@ -142,8 +142,8 @@ Memo& TheMemo() {
   return *memo;
 }
 
-std::map<Stash, double> SharesOf(const Program& program, const Plan& plan) {
-  const std::vector<Site> sites = SitesOf(program);
+std::map<Stash, double> SharesOf(const Program& program, const std::vector<Site>& sites,
+                                 const Plan& plan) {
   std::map<Stash, int64_t> bytes;
   for (size_t b = 0; b < program.blocks.size(); ++b) {
     const int layer = program.blocks[b].layer;
@@ -170,8 +170,9 @@ absl::StatusOr<PlanFacts> WorkOut(const Program& program, const LowerOptions& op
     facts.recompute_plans = plans.size();
   }
   for (Plan& plan : FormPlans(program, allowed)) plans.push_back(std::move(plan));
+  const std::vector<Site> sites = plans.empty() ? std::vector<Site>() : SitesOf(program);
   for (const Plan& plan : plans) {
-    ASSIGN_OR_RETURN(LoweredPlan lowered, LowerPlan(program, plan, options));
+    ASSIGN_OR_RETURN(LoweredPlan lowered, LowerPlan(program, sites, plan, options));
     facts.lowered.push_back(std::move(lowered));
   }
   if (facts.frontier.empty()) facts.keep_seconds = facts.lowered.front().seconds;
@@ -180,8 +181,8 @@ absl::StatusOr<PlanFacts> WorkOut(const Program& program, const LowerOptions& op
 
 }  // namespace
 
-absl::StatusOr<LoweredPlan> LowerPlan(const Program& program, const Plan& plan,
-                                      const LowerOptions& options) {
+absl::StatusOr<LoweredPlan> LowerPlan(const Program& program, const std::vector<Site>& sites,
+                                      const Plan& plan, const LowerOptions& options) {
   ASSIGN_OR_RETURN(const Tape tape, Lower(program, plan, options));
   const Replay replay = ReplayTape(tape);
   return LoweredPlan{.plan = plan,
@@ -189,7 +190,7 @@ absl::StatusOr<LoweredPlan> LowerPlan(const Program& program, const Plan& plan,
                      .host_bytes = replay.host_bytes,
                      .peak = replay.peak,
                      .seconds = SecondsOf(tape, options.machine),
-                     .shares = SharesOf(program, plan)};
+                     .shares = SharesOf(program, sites, plan)};
 }
 
 absl::StatusOr<std::shared_ptr<const PlanFacts>> PlanFactsOf(const Program& program,

@@ -26,8 +26,9 @@ struct LoweredPlan {
   std::map<Stash, double> shares;  // Of the sites' bytes, by stash.
 };
 
-absl::StatusOr<LoweredPlan> LowerPlan(const Program& program, const Plan& plan,
-                                      const LowerOptions& options);
+// `sites`: the program's (SitesOf), which whoever lowers several plans asks for once.
+absl::StatusOr<LoweredPlan> LowerPlan(const Program& program, const std::vector<Site>& sites,
+                                      const Plan& plan, const LowerOptions& options);
 
 struct PlanFacts {
   double keep_seconds = 0.0;

@@ -19,7 +19,7 @@ void LeaveUnbeaten(std::vector<Choice>& choices, const RecipeLimits& limits) {
                      return std::pair(a.price.frame_bytes, a.price.peak_bytes()) <
                             std::pair(b.price.frame_bytes, b.price.peak_bytes());
                    });
-  const double gain = limits.least_gain * choices[kKeepAll].seconds;
+  const double gain = limits.least_gain * choices[kKeepAll].price.seconds;
   const int64_t lower =
       static_cast<int64_t>(limits.least_drop * choices[kKeepAll].price.peak_bytes());
   std::vector<Choice> left;
@@ -27,7 +27,7 @@ void LeaveUnbeaten(std::vector<Choice>& choices, const RecipeLimits& limits) {
     const auto beats = [&](const Choice& other) {
       return other.price.frame_bytes <= choices[i].price.frame_bytes &&
              other.price.peak_bytes() <= choices[i].price.peak_bytes() + lower &&
-             other.seconds <= choices[i].seconds + gain;
+             other.price.seconds <= choices[i].price.seconds + gain;
     };
     const bool beaten = std::any_of(left.begin(), left.end(), beats);
     if (i <= kRecomputeAll || !beaten) left.push_back(std::move(choices[i]));
@@ -117,7 +117,7 @@ class PlanSpaceBuilder {
                             .key = options_.key,
                             .compute = program_.compute,
                             .vocabulary = program_.config.vocabulary,
-                            .rates = options_.machine.rates};
+                            .machine = options_.machine};
     RETURN_IF_ERROR(AddPriced(kind, pricer, CandidateRecipes(query, limits_)));
     LeaveUnbeaten(kind.choices, limits_);
     RETURN_IF_ERROR(
@@ -131,7 +131,6 @@ class PlanSpaceBuilder {
     for (Recipe& recipe : recipes) {
       Choice& choice = kind.choices.emplace_back();
       ASSIGN_OR_RETURN(choice.price, pricer.Price(recipe, {}));
-      choice.seconds = SecondsOf(choice.price.work, options_.machine.rates);
       if (kind.decided) choice.site_bytes = SiteBytes(program_, sites_, kind.block, recipe);
       choice.recipe = std::move(recipe);
     }
@@ -209,7 +208,7 @@ class PlanSpaceBuilder {
       int64_t highest = 0;
       for (const BlockPrice& price : choice.price_before)
         highest = std::max(highest, price.peak_bytes());
-      kind.offers.push_back({choice.price.frame_bytes, highest, choice.seconds});
+      kind.offers.push_back({choice.price.frame_bytes, highest, choice.price.seconds});
     }
     return absl::OkStatus();
   }
@@ -240,7 +239,7 @@ MixPrice PlanSpace::Price(const Mix& mix) const {
   for (size_t b = 0; b < blocks(); ++b) {
     const BlockPrice& cost = PriceOf(mix, b);
     price.arena_bytes = std::max(price.arena_bytes, base + cost.peak_bytes());
-    price.seconds += KindOf(b).choices[mix[b]].seconds;
+    price.seconds += KindOf(b).choices[mix[b]].price.seconds;
     base += cost.frame_bytes;
   }
   return price;

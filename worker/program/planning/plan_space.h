@@ -21,8 +21,7 @@ using Mix = std::vector<uint16_t>;
 // A recipe of a kind of block, and what it takes.
 struct Choice {
   Recipe recipe;
-  BlockPrice price;  // Before the head.
-  double seconds = 0.0;
+  BlockPrice price;                     // Before the head.
   std::map<Stash, int64_t> site_bytes;  // program::SiteBytes.
   size_t handover = 0;  // What the block in front meets: an index into its price_before.
   std::vector<BlockPrice> price_before;  // By handover of the block behind; 0: of the head.

@@ -226,7 +226,8 @@ absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
                                    const PredictOptions& options) {
   ASSIGN_OR_RETURN(const Tape keep, Lower(program, RecomputePlan(program, 0), options.lower));
   ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
-  ASSIGN_OR_RETURN(const LoweredPlan lowered, LowerPlan(program, plan, options.lower));
+  ASSIGN_OR_RETURN(const LoweredPlan lowered,
+                   LowerPlan(program, SitesOf(program), plan, options.lower));
   return PredictionOf(lowered, job, SecondsOf(keep, options.lower.machine));
 }
 

@@ -91,7 +91,7 @@ class RecipeSearch {
         .op = &op, .key = block_.key, .compute = block_.compute, .vocabulary = block_.vocabulary};
     for (size_t i = 0; i < op.inputs.size(); ++i) run.in[i] = ShapeOf(op.inputs[i]);
     for (size_t i = 0; i < op.outputs.size(); ++i) run.out[i] = ShapeOf(op.outputs[i]);
-    return SecondsOf(WorkOf(run), block_.rates);
+    return SecondsOf(WorkOf(run), block_.machine);
   }
 
   // Every way splits at each of the op's results that is needed: kept, or made again.

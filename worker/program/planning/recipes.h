@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker/program/op_table.h"
 #include "worker/program/plan.h"
 #include "worker/program/program.h"
-#include "worker/program/rates.h"
 #include "worker/program/tape.h"
 
 namespace snug::program {
@@ -32,7 +32,7 @@ struct RecipeQuery {
   TapeKey key;
   DType compute = DType::kF32;
   int64_t vocabulary = 0;
-  Rates rates = {};
+  Machine machine = {};
 };
 
 // Keep everything, run everything again, and the rest by falling frame bytes.

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -37,9 +38,21 @@ class Opened {
   const size_t bytes_;
 };
 
+// 10 bits behind the point, to the nearest.
+float RoundedToTf32(float value) {
+  constexpr uint32_t kHalf = 1u << 12, kDropped = 2 * kHalf - 1;
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(value) + kHalf) & ~kDropped);
+}
+
 double Load(const void* matrix, int64_t at, program::DType dtype) {
   if (dtype == program::DType::kF32) return static_cast<const float*>(matrix)[at];
   return kernels::ToFloat(static_cast<const kernels::bf16*>(matrix)[at]);
+}
+
+// Of an operand, as a product takes it.
+double LoadOperand(const void* matrix, int64_t at, program::DType dtype) {
+  if (dtype != program::DType::kF32 || !Tf32InUse()) return Load(matrix, at, dtype);
+  return RoundedToTf32(static_cast<const float*>(matrix)[at]);
 }
 
 void Store(void* matrix, int64_t at, program::DType dtype, double value) {
@@ -68,7 +81,7 @@ void MultiplyInFloat64(const GemmCall& g) {
       for (int64_t l = 0; l < g.k; ++l) {
         const int64_t a = g.a_transposed ? l * g.a_stride + i : i * g.a_stride + l;
         const int64_t b = g.b_transposed ? j * g.b_stride + l : l * g.b_stride + j;
-        sum += Load(g.a, a, g.dtype) * Load(g.b, b, g.dtype);
+        sum += LoadOperand(g.a, a, g.dtype) * LoadOperand(g.b, b, g.dtype);
       }
       const int64_t c = i * g.c_stride + j;
       const double before = g.add ? Load(g.c, c, g.c_dtype) : 0.0;
@@ -94,7 +107,7 @@ EmulatedRuntime::~EmulatedRuntime() {
 }
 
 GpuRuntime::MemoryInfo EmulatedRuntime::memory() {
-  int64_t used = 0;
+  int64_t used = leaked_bytes_;
   for (const auto& [address, bytes] : allocations_) used += WholePages(bytes);
   return {memory_bytes_ - used, memory_bytes_};
 }
@@ -196,6 +209,13 @@ void EmulatedRuntime::RunProduct(const GemmCall& call) {
   MultiplyInFloat64(call);
 }
 
+void EmulatedRuntime::AwaitEvent(GpuEvent handle) {
+  const auto* event = reinterpret_cast<const Event*>(handle);
+  const Opened opened(memory_, memory_bytes_);
+  while (failure_.empty() && event->reached < event->recorded) RunFront(event->stream);
+  ThrowIfFailed();
+}
+
 void EmulatedRuntime::SynchronizeStream(kernels::Stream stream) {
   RunAll(NumberOf(stream));
   ThrowIfFailed();
@@ -208,6 +228,7 @@ void EmulatedRuntime::Synchronize() {
 
 void EmulatedRuntime::TakeLaunch(void* self, const cuda_on_cpu::GridLaunch& launch) {
   auto& runtime = *static_cast<EmulatedRuntime*>(self);
+  runtime.kernels_.insert(launch.kernel);
   constexpr size_t kCacheLine = 64;
   const size_t bytes = (launch.call_bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
   const std::shared_ptr<void> call(std::aligned_alloc(kCacheLine, bytes), &std::free);

@@ -21,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,10 @@ class EmulatedRuntime final : public GpuRuntime {
   void set_order(Order order) { order_ = order; }
   // As if an error of hardware were met by what is issued n-th from now on, when it runs.
   void FailAt(int64_t n) { fails_at_ = issued_ + n; }
+  // As if a library took so much more, and kept it.
+  void Leak(int64_t bytes) { leaked_bytes_ += bytes; }
   int64_t launches() const { return launches_; }
+  const std::set<const void*>& kernels() const { return kernels_; }  // That were launched.
   int64_t issued() const { return issued_; }
 
   MemoryInfo memory() override;
@@ -55,6 +59,7 @@ class EmulatedRuntime final : public GpuRuntime {
   void Record(GpuEvent event, kernels::Stream stream) override;
   void Wait(GpuEvent event, kernels::Stream stream) override;
   void Multiply(const GemmCall& call, kernels::Stream stream) override;
+  void AwaitEvent(GpuEvent event) override;
   void SynchronizeStream(kernels::Stream stream) override;
   void Synchronize() override;
 
@@ -89,7 +94,8 @@ class EmulatedRuntime final : public GpuRuntime {
   std::vector<std::unique_ptr<Event>> events_;
   Order order_ = Order::kFirstMadeFirst;
   std::string failure_;
-  int64_t launches_ = 0, issued_ = 0, fails_at_ = 0;
+  std::set<const void*> kernels_;
+  int64_t launches_ = 0, issued_ = 0, fails_at_ = 0, leaked_bytes_ = 0;
 };
 
 }  // namespace snug::execute

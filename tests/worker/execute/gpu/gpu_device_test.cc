@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "kernels/rows.h"
@@ -73,6 +74,17 @@ TEST_P(GpuDeviceTest, MemoryIsCountedAndCapped) {
   EXPECT_EQ(gpu_->allocator().usage().peak_bytes, 1024);
 }
 
+TEST_P(GpuDeviceTest, SeesWhatItsDriverHasGiven) {
+  constexpr int64_t kBytes = 64 << 20;
+  const int64_t before = gpu_->SeenBytes();
+  {
+    const auto taken = DeviceBuffer::Allocate(*gpu_, kBytes);
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    EXPECT_EQ(gpu_->SeenBytes() - before, kBytes);
+  }
+  EXPECT_EQ(gpu_->SeenBytes(), before);
+}
+
 // Beyond the GPU itself, whatever the cap is; and it can go on.
 TEST_P(GpuDeviceTest, MoreThanThereIsIsRefused) {
   const int64_t total = gpu_->runtime().memory().total_bytes;
@@ -100,6 +112,24 @@ TEST_P(GpuDeviceTest, WhatTheHostGaveMayBeReusedAtOnce) {
   float* there = Upload(values);
   std::fill(values.begin(), values.end(), 0.0f);
   EXPECT_EQ(Download(there, 1000), Counting(1000));
+}
+
+// Large ones go through pinned memory, which is used again while what it held may be on its way:
+// pieces that are whole, a part of one, many copies behind one another, on two streams.
+TEST_P(GpuDeviceTest, LargeCopiesFromTheHostArriveWhole) {
+  constexpr int64_t kPiece = kPinnedPieceBytes / 4;
+  std::vector<std::pair<float*, std::vector<float>>> sent;
+  for (const int64_t count : {kLeastStagedBytes / 4 + 1, kPiece, 3 * kPiece + 5, kPiece / 2}) {
+    for (const int stream : {0, 1}) {
+      std::vector<float> values = Counting(static_cast<size_t>(count));
+      for (float& value : values) value += static_cast<float>(sent.size());
+      sent.emplace_back(Upload(values, stream), values);
+      std::fill(values.begin(), values.end(), -1.0f);  // Nobody looks at it any more.
+    }
+  }
+  ASSERT_TRUE(gpu_->Synchronize().ok());
+  for (const auto& [there, values] : sent)
+    EXPECT_TRUE(Download(there, values.size()) == values) << values.size();
 }
 
 TEST_P(GpuDeviceTest, CopiesOfNothingDoNothing) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/worker/execute/gpu/emulated_runtime.h"
@@ -139,6 +140,27 @@ TEST_P(ProductsTest, CublasTakesEveryProductOfEveryOp) {
   // The third is the device's own, for the adapter of an embedding.
   EXPECT_THAT(types, testing::ElementsAre("bf16 x bf16 -> bf16", "bf16 x bf16 -> f32",
                                           "f32 x f32 -> bf16", "f32 x f32 -> f32"));
+}
+
+// 1 + 2^-12 is no number of TF32, whose next one above 1 is 1 + 2^-10.
+TEST(Tf32Test, OperandsOfFp32AreRoundedWhereAJobSaysSo) {
+  constexpr int64_t kSide = 4;
+  const std::vector<float> values(kSide * kSide, 1.0f + 0x1p-12f);
+  AskedGpu gpu;
+  const auto memory = DeviceBuffer::Allocate(gpu, 2 * kSide * kSide * 4);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  gpu.Copy(memory->data(), values.data(), kSide * kSide * 4, 0);
+  GemmCall call{.a = memory->data(), .b = memory->data()};
+  call.c = memory->data() + kSide * kSide * 4;
+  call.m = call.n = call.k = call.a_stride = call.b_stride = call.c_stride = kSide;
+  for (const bool tf32 : {true, false}) {
+    UseTf32(tf32);
+    std::vector<float> sums(kSide * kSide);
+    gpu.Multiply(call, 0);
+    gpu.Copy(sums.data(), call.c, kSide * kSide * 4, 0);
+    const double exact = kSide * (1.0 + 0x1p-12) * (1.0 + 0x1p-12);
+    EXPECT_EQ(sums.front(), static_cast<float>(tf32 ? kSide : exact));
+  }
 }
 
 }  // namespace

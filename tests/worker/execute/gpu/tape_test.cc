@@ -166,7 +166,7 @@ TEST_F(TapeTest, AnOpThatUnderDeclaresItsWorkspaceIsNamed) {
   UploadedRun uploaded(run, *gpu);
   program::Tape tape = uploaded.Lower(RecomputePlan(run.program(), 0));
   for (const program::Instruction& line : tape.instructions) {
-    if (line.op->code != program::OpCode::kHeadLoss) continue;
+    if (line.op == nullptr || line.op->code != program::OpCode::kHeadLoss) continue;
     tape.slots[static_cast<size_t>(line.workspace)].bytes = 64;
   }
   const auto loss = uploaded.RunInArena(tape);

@@ -1,0 +1,28 @@
+// Optimizer steps by device: how long they take, and how well that was predicted.
+#ifndef SERVER_METRICS_STEP_TIMES_H_
+#define SERVER_METRICS_STEP_TIMES_H_
+
+#include <prometheus/family.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <string>
+
+namespace snug::server {
+
+class StepTimes {
+ public:
+  explicit StepTimes(prometheus::Registry& registry);
+
+  // Each is made when it is first asked for.
+  prometheus::Histogram& SecondsOn(const std::string& device);
+  prometheus::Histogram& RatiosOn(const std::string& device);
+
+ private:
+  prometheus::Family<prometheus::Histogram>& seconds_;
+  prometheus::Family<prometheus::Histogram>& ratios_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_METRICS_STEP_TIMES_H_
