@@ -82,7 +82,18 @@ std::string StepTimeText(const v1::StepTime& time) {
   std::string text = absl::StrFormat("predicted %.3g s a step", time.predicted_seconds());
   if (time.corrected_seconds() > 0)
     absl::StrAppend(&text, absl::StrFormat(", by its own steps %.3g s", time.corrected_seconds()));
+  if (time.alone_seconds() > 0)
+    absl::StrAppend(&text, absl::StrFormat(", alone %.3g s", time.alone_seconds()));
+  if (time.slowdown() > 0)
+    absl::StrAppend(&text, absl::StrFormat("; beside others %.3g times its fair share of time",
+                                           time.slowdown()));
   return text;
+}
+
+std::string DisplacementText(const v1::Displacement& displacement) {
+  if (displacement.count() == 0) return "";
+  return absl::StrCat(displacement.count(), displacement.count() == 1 ? " time" : " times",
+                      ", at last because it ", displacement.reason());
 }
 
 // "int8 62%, keep 38%: approximate"
@@ -93,6 +104,20 @@ std::string KindsText(const v1::JobMemory& memory) {
     absl::StrAppend(out, absl::StrFormat("%s %.0f%%", kind.first, 100.0 * kind.second));
   });
   return absl::StrCat(shares, ": ", memory.fidelity());
+}
+
+// "int8 cosine 0.9998, relative error 0.019 (step 2, 512 tokens)"
+std::string DriftText(const v1::Job& job) {
+  const std::map<std::string, v1::Drift> kinds(job.drift().begin(), job.drift().end());
+  std::string text = absl::StrJoin(kinds, "; ", [](std::string* out, const auto& kind) {
+    const v1::Drift& drift = kind.second;
+    absl::StrAppend(out, absl::StrFormat("%s cosine %.4f, relative error %.2g (step %d, %d tokens)",
+                                         kind.first, drift.cosine(), drift.relative_error(),
+                                         drift.global_step(), drift.tokens()));
+  });
+  if (!job.drift_not_measured().empty())
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "not measured: ", job.drift_not_measured());
+  return text;
 }
 
 std::string DatasetText(const v1::Job& job) {
@@ -171,7 +196,9 @@ void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out) {
   line("memory", MemoryInFull(job.memory()));
   line("warning", job.memory().warning());
   line("kinds", KindsText(job.memory()));
+  line("drift", DriftText(job));
   line("time", StepTimeText(job.step_time()));
+  line("put back", DisplacementText(job.displacement()));
   line("device", DeviceText(job));
   line("model", job.spec().model());
   line("method", job.spec().method() == v1::JobSpec::METHOD_UNSPECIFIED

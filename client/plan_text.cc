@@ -100,6 +100,8 @@ std::string SecondsText(const v1::Plan& plan) {
 std::string OptionsText(const v1::StashOptions& options) {
   if (options.has_rho())
     return absl::StrFormat("rho %g, estimator %s", options.rho(), Printable(options.estimator()));
+  if (options.has_ahead())
+    return options.ahead() ? "recovered ahead" : "recovered where backward needs it";
   return absl::StrFormat("%d rows at a time", options.rows());
 }
 

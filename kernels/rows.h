@@ -23,10 +23,10 @@ struct GatherRowsParams {
 Error GatherRows(const GatherRowsParams& p, Stream stream);
 
 // y[index[i]] = x[i], or += with `accumulate`. Indices rise strictly, so no two rows meet. With
-// `zero_others` the rows of y that no index names become 0. Traffic: 2*N*C elements (3
-// accumulating).
+// `zero_others` the rows of y that no index names become 0; then x may be null, and those that one
+// names stay as they are. Traffic: 2*N*C elements (3 accumulating).
 struct ScatterRowsParams {
-  const void* x = nullptr;      // (N, C), dtype
+  const void* x = nullptr;      // (N, C), dtype; or null, with zero_others
   const void* index = nullptr;  // (N), index_type, in [0, y_rows), strictly rising
   void* y = nullptr;            // (y_rows, C), dtype
   int64_t N = 0, C = 0, y_rows = 0;

@@ -23,10 +23,9 @@ bool RisesStrictly(const void* index, IndexType type, int64_t n) {
 
 Error CheckScatter(const ScatterRowsParams& p, Stream stream) {
   cpu::Check check(p.N, p.C);
-  check.Type(p.dtype, "dtype")
-      .Type(p.index_type, "index_type")
-      .Rows(p.x, "x", p.x_stride, "x_stride")
-      .PerRow(p.index, "index")
+  check.Type(p.dtype, "dtype").Type(p.index_type, "index_type");
+  if (p.x != nullptr || !p.zero_others) check.Rows(p.x, "x", p.x_stride, "x_stride");
+  check.PerRow(p.index, "index")
       .That(p.y_rows >= 0, ErrorCode::kBadShape, "y_rows")
       .That(p.y != nullptr || p.y_rows == 0, ErrorCode::kNullPointer, "y")
       .That(p.y_stride >= p.C || p.y_rows <= 1, ErrorCode::kBadStride, "y_stride")
@@ -100,6 +99,7 @@ Error ScatterRows(const ScatterRowsParams& p, Stream stream) {
   if (const Error error = CheckScatter(p, stream); !error.ok()) return error;
   if (stream != nullptr) return cpu::OnStream(cuda::ScatterRows, p, stream);
   if (p.zero_others) ZeroOthers(p);
+  if (p.x == nullptr) return {};
   cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype), [&](Range rows) {
     for (int64_t i = rows.begin; i < rows.end; ++i) ScatterRow(p, i);
   });

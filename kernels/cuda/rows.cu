@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(kMaxBlock) ScatterAllKernel(ScatterAllParams a
   const Team<kBlock> team;
   for (int64_t row = team.row; row < all.N; row += team.rows_apart) {
     const int64_t i = FindIndex(p, row);
+    if (i >= 0 && p.x == nullptr) continue;
     T* y = static_cast<T*>(p.y) + row * p.y_stride;
     for (int64_t pack = team.thread; pack < p.C / V; pack += team.threads) {
       Pack<T, V> value = {};

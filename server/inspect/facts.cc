@@ -85,6 +85,7 @@ void SetKinds(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_reversible(config.reversible);
   facts.set_quantization(static_cast<int>(config.quantization));
   facts.mutable_in_floats()->Assign(config.in_floats.begin(), config.in_floats.end());
+  facts.mutable_outer_codes()->Assign(config.outer_codes.begin(), config.outer_codes.end());
 }
 
 void SetEncoder(const ModelConfig& config, v1::ModelFacts& facts) {
@@ -193,6 +194,7 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
                      .first_added = facts.first_added(),
                      .quantization = static_cast<program::Quantization>(facts.quantization()),
                      .in_floats = {facts.in_floats().begin(), facts.in_floats().end()},
+                     .outer_codes = {facts.outer_codes().begin(), facts.outer_codes().end()},
                      .activation = static_cast<program::Activation>(facts.activation()),
                      .qkv_bias = facts.qkv_bias(),
                      .output_bias = facts.output_bias(),

@@ -1,6 +1,7 @@
 #include "server/job/check_spec.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -15,6 +16,8 @@
 #include "server/job/random_id.h"
 #include "server/job/spec_checker.h"
 #include "server/plan/plan_proto.h"
+#include "server/plan/planner.h"
+#include "worker/program/planning/exact_step.h"
 #include "worker/program/training_mode.h"
 
 namespace snug::server {
@@ -121,6 +124,8 @@ void CheckStashOptions(const v1::MemorySpec& memory, Checker& check) {
     } else if (options.has_rows() && options.rows() < 1) {
       check.Add(field + ".rows", absl::StrCat("must be at least 1, not ", options.rows()));
     }
+    if (options.has_ahead() && kind->second != v1::STASH_KIND_REVERSIBLE)
+      check.Add(field + ".ahead", absl::StrCat("is for reversible; this site's kind is ", name));
     const bool sample = options.has_rho() || !options.estimator().empty();
     if (sample && kind->second != v1::STASH_KIND_SAMPLED) {
       check.Add(field,
@@ -162,8 +167,45 @@ void CheckSharing(const std::string& sharing, Checker& check) {
     check.Add("sharing", absl::StrCat("auto, weights or none, not \"", sharing, "\""));
 }
 
+// To share a device always costs a little: a bound below this would have it all to itself.
+constexpr double kLowestMaxSlowdown = 1.2;
+
+void CheckSlowdown(const JobSpec& spec, Checker& check) {
+  const double bound = MaxSlowdown(spec);
+  const bool within = bound >= kLowestMaxSlowdown && bound <= kHighestMaxSlowdown;
+  if (bound == 0.0 || within) return;  // NaN is neither.
+  check.Add("max_slowdown", absl::StrCat(bound, " is neither 0, which is no bound, nor in [",
+                                         kLowestMaxSlowdown, ", ", kHighestMaxSlowdown, "]"));
+}
+
+void CheckDriftSteps(const JobSpec& spec, Checker& check) {
+  const int64_t steps = DriftSteps(spec);
+  if (steps == 0 || (steps >= program::kLeastDriftSteps && steps <= kMaxSteps)) return;
+  check.Add("memory.drift_steps", absl::StrCat(steps, " is neither 0, which is never, nor from ",
+                                               program::kLeastDriftSteps, " to ", kMaxSteps));
+}
+
+// Nobody knows whether what is never measured is within a bound.
+void CheckDriftBound(const JobSpec& spec, Checker& check) {
+  const v1::MemorySpec& memory = spec.memory();
+  const double bound = memory.drift_bound();
+  if (bound == 0.0) return;
+  if (!(bound > 0.0 && std::isfinite(bound)))
+    check.Add("memory.drift_bound",
+              absl::StrCat(bound, " is neither 0, which is no bound, nor a number above it"));
+  if (memory.fidelity() <= v1::FIDELITY_EXACT) return;
+  if (DriftSteps(spec) == 0)
+    check.Add("memory.drift_bound", "needs a measurement; memory.drift_steps is 0");
+  if (memory.gradients() == v1::MemorySpec::GRADIENTS_RELEASED)
+    check.Add("memory.drift_bound",
+              "needs a measurement, and gradients that are released cannot be compared: give "
+              "memory.gradients: kept");
+}
+
 void CheckMemory(const JobSpec& spec, Checker& check) {
   CheckGradients(spec, check);
+  CheckDriftSteps(spec, check);
+  CheckDriftBound(spec, check);
   const v1::MemorySpec& memory = spec.memory();
   if (!memory.budget().empty() && memory.budget() != "auto") {
     absl::StatusOr<int64_t> bytes = ParseBytes(memory.budget());
@@ -197,6 +239,10 @@ void FillLora(v1::LoraSpec& lora) {
 
 }  // namespace
 
+double MaxSlowdown(const JobSpec& spec) {
+  return spec.has_max_slowdown() ? spec.max_slowdown() : kDefaultMaxSlowdown;
+}
+
 bool MayReleaseGradients(const v1::TrainingSpec& training) {
   return !Clips(training) && training.gradient_accumulation_steps() <= 1;
 }
@@ -209,6 +255,7 @@ std::vector<Violation> CheckSpec(const JobSpec& spec) {
   CheckTraining(spec, check);
   CheckMemory(spec, check);
   CheckSharing(spec.sharing(), check);
+  CheckSlowdown(spec, check);
   return check.Take();
 }
 
@@ -229,9 +276,12 @@ void FillDefaults(JobSpec& spec, int64_t model_limit_tokens) {
   FillTraining(*spec.mutable_training(), lora, model_limit_tokens);
   if (spec.quantization() == JobSpec::QUANTIZATION_UNSPECIFIED)
     spec.set_quantization(JobSpec::QUANTIZATION_NONE);
+  if (!spec.has_max_slowdown()) spec.set_max_slowdown(kDefaultMaxSlowdown);
   if (spec.memory().budget().empty()) spec.mutable_memory()->set_budget("auto");
   if (spec.memory().fidelity() == v1::FIDELITY_UNSPECIFIED)
     spec.mutable_memory()->set_fidelity(v1::FIDELITY_EXACT);
+  if (spec.memory().fidelity() > v1::FIDELITY_EXACT)
+    spec.mutable_memory()->set_drift_steps(DriftSteps(spec));
 }
 
 }  // namespace snug::server

@@ -18,6 +18,8 @@ inline constexpr int32_t kAuto = -1;
 inline constexpr int64_t kMaxSteps = 1'000'000'000;
 inline constexpr int64_t kMaxSequenceTokens = 4'194'304;
 inline constexpr int64_t kMaxPriority = 1000;
+inline constexpr double kDefaultMaxSlowdown = 1.5;
+inline constexpr double kHighestMaxSlowdown = 1e6;
 inline constexpr int64_t kMaxPathBytes = 1024;
 inline constexpr int64_t kMaxDisplayNameBytes = 128;
 // Each is an argument of snug-prepare: far below what Linux passes on in all (2 MB).
@@ -44,6 +46,9 @@ std::vector<Violation> CheckDatasetSpec(const v1::JobSpec& spec);
 
 // Whether memory.gradients could be released: nothing is clipped, nor accumulated.
 bool MayReleaseGradients(const v1::TrainingSpec& training);
+
+// The job's max_slowdown, also of one that an older version has stored; 0: there is no bound.
+double MaxSlowdown(const v1::JobSpec& spec);
 
 // Fills in what was not given, as job.proto says. `model_limit_tokens` caps the default of
 // max_seq_length.

@@ -61,6 +61,7 @@ DeviceSeries& Metrics::Families::SeriesOf(const v1::Device& device) {
       .Set(1);
   step_times.SecondsOn(device.name());
   step_times.RatiosOn(device.name());
+  step_times.DisplacedFrom(device.name());
   return by_device
       .emplace(device.name(), DeviceSeries{.total = &total.Add(labels),
                                            .capacity = &capacity.Add(labels),

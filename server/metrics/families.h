@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "server/metrics/disk.h"
 #include "server/metrics/examinations.h"
+#include "server/metrics/learning.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/removals.h"
 #include "server/metrics/series.h"
@@ -126,9 +127,7 @@ struct Metrics::Families {
   GaugeFamily& job_plan = Gauges(*registry, "snug_job_plan_info",
                                  "1; its labels say which plan is in force, and its fidelity.");
   GaugeFamily& job_step = Gauges(*registry, "snug_job_step", "Optimizer steps of a job.");
-  GaugeFamily& job_loss = Gauges(*registry, "snug_job_loss", "Last training loss of a job.");
-  GaugeFamily& job_eval =
-      Gauges(*registry, "snug_job_eval_metric", "Metrics of the last evaluation of a job.");
+  Learning learning{*registry};
   GaugeFamily& job_heard = Gauges(*registry, "snug_job_heard_timestamp_seconds",
                                   "When the job's worker last said anything.");
   Removals removals{*registry};

@@ -53,15 +53,6 @@ std::map<Labels, double> ComponentsOf(const v1::MemoryComponents& memory) {
   return components;
 }
 
-// The last evaluation's loss and its other figures; nothing before the first.
-std::map<Labels, double> EvaluationOf(const v1::Progress& progress) {
-  std::map<Labels, double> figures;
-  if (progress.has_eval_loss()) figures[{{"metric", "eval_loss"}}] = progress.eval_loss();
-  for (const auto& [name, value] : progress.eval_metrics())
-    figures[{{"metric", SanitizeLabel(name)}}] = value;
-  return figures;
-}
-
 }  // namespace
 
 std::string SanitizeLabel(absl::string_view value) {
@@ -120,6 +111,10 @@ void Metrics::StepPrediction(const std::string& device, double ratio) {
   if (ratio > 0.0) families_->step_times.RatiosOn(device).Observe(ratio);
 }
 
+void Metrics::Displaced(const std::string& device) {
+  families_->step_times.DisplacedFrom(device).Increment();
+}
+
 void Metrics::Round(absl::Duration took) {
   families_->round_seconds.Observe(absl::ToDoubleSeconds(took));
 }
@@ -158,8 +153,7 @@ void Metrics::Job(const v1::Job& job) {
   Series& gauges = found->second.gauges;
   const v1::JobMemory& memory = job.memory();
   gauges.Set(all.job_step, static_cast<double>(job.progress().global_step()));
-  gauges.Set(all.job_loss, job.progress().loss());
-  gauges.Replace(all.job_eval, EvaluationOf(job.progress()));
+  all.learning.Show(job, gauges);
   gauges.Set(all.job_predicted, static_cast<double>(memory.predicted_peak_bytes()));
   gauges.Set(all.job_peak, static_cast<double>(memory.measured_peak_bytes()));
   gauges.Set(all.job_budget, static_cast<double>(memory.budget_bytes()));

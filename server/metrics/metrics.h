@@ -49,6 +49,8 @@ class Metrics {
   void Prediction(int64_t predicted_bytes, int64_t measured_bytes);
   // Likewise: measured to predicted time of its steps; 0: it took too few.
   void StepPrediction(const std::string& device, double ratio);
+  // A job has to leave the device because it slows another one there.
+  void Displaced(const std::string& device);
   void Round(absl::Duration took);
 
   // A job waits to be placed; its attempt is made; or it is gone without one.

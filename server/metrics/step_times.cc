@@ -24,7 +24,11 @@ StepTimes::StepTimes(prometheus::Registry& registry)
       ratios_(prometheus::BuildHistogram()
                   .Name("snug_step_measured_to_predicted_ratio")
                   .Help("Measured by predicted time of a step, of attempts that have ended.")
-                  .Register(registry)) {}
+                  .Register(registry)),
+      displaced_(prometheus::BuildCounter()
+                     .Name("snug_jobs_displaced_total")
+                     .Help("Jobs put back into the queue because they slowed another one.")
+                     .Register(registry)) {}
 
 prometheus::Histogram& StepTimes::SecondsOn(const std::string& device) {
   return seconds_.Add({{"device", SanitizeLabel(device)}}, kStepSeconds);
@@ -32,6 +36,10 @@ prometheus::Histogram& StepTimes::SecondsOn(const std::string& device) {
 
 prometheus::Histogram& StepTimes::RatiosOn(const std::string& device) {
   return ratios_.Add({{"device", SanitizeLabel(device)}}, kStepRatios);
+}
+
+prometheus::Counter& StepTimes::DisplacedFrom(const std::string& device) {
+  return displaced_.Add({{"device", SanitizeLabel(device)}});
 }
 
 }  // namespace snug::server

@@ -1,6 +1,7 @@
 // context.json: {"facts": [{"of": "<identity>", "context_bytes": n, "unseen_bytes": n,
 //                           "products": "...",
-//                           "rates": {"fp32": {"products": x, ...}, "bf16": {...}}}]}
+//                           "rates": {"fp32": {"products": x, ...}, "bf16": {...},
+//                                     "head_rows": n}}]}
 // without "rates" where none were measured, and in these without those that were not.
 #include "server/node/measure.h"
 
@@ -20,6 +21,7 @@
 #include "server/node/json_file.h"
 #include "server/node/process.h"
 #include "server/place/host_memory.h"
+#include "worker/program/head_rows.h"
 
 namespace snug::server {
 namespace {
@@ -29,7 +31,7 @@ namespace {
 constexpr absl::Duration kMeasureTimeout = absl::Seconds(60);
 constexpr absl::Duration kMeasureGpuTimeout = absl::Seconds(180);
 constexpr program::JsonLimits kLimits = {.bytes = 64 << 10, .values = 10'000, .depth = 8};
-constexpr const char *kFp32 = "fp32", *kBf16 = "bf16";
+constexpr const char *kFp32 = "fp32", *kBf16 = "bf16", *kHeadRows = "head_rows";
 constexpr size_t kMaxFacts = 32;  // Remembered: of more, those that are of use now.
 
 struct Facts {
@@ -52,10 +54,20 @@ bool ReadRates(const nlohmann::json& json, const char* of, program::Rates& rates
   return true;
 }
 
+// Whether they are some that a worker may choose, where they are there.
+bool ReadHeadRows(const nlohmann::json& json, int32_t& rows) {
+  const auto found = json.find(kHeadRows);
+  if (found == json.end()) return true;
+  if (!found->is_number_integer() || !program::IsHeadRowChoice(found->get<int64_t>())) return false;
+  rows = found->get<int32_t>();
+  return true;
+}
+
 // None at all where one is no rate.
 std::optional<program::MachineRates> RatesIn(const nlohmann::json& json) {
   program::MachineRates rates;
-  if (!ReadRates(json, kFp32, rates.f32) || !ReadRates(json, kBf16, rates.bf16))
+  if (!ReadRates(json, kFp32, rates.f32) || !ReadRates(json, kBf16, rates.bf16) ||
+      !ReadHeadRows(json, rates.head_rows))
     return std::nullopt;
   return rates;
 }
@@ -74,6 +86,7 @@ nlohmann::json ToJson(const std::string& of, const Facts& facts) {
                          {"products", facts.products}};
   if (!facts.rates.has_value()) return json;
   json["rates"] = {{kFp32, ToJson(facts.rates->f32)}, {kBf16, ToJson(facts.rates->bf16)}};
+  if (facts.rates->head_rows > 0) json["rates"][kHeadRows] = facts.rates->head_rows;
   return json;
 }
 

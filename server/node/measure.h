@@ -15,9 +15,10 @@ namespace snug::server {
 // --measure-context`, or `WORKER_CUDA --measure-context gpu:0` in a worker's environment: one line
 // of JSON,
 //   {"context_bytes": 174063616, "unseen_bytes": 0, "products": "...",
-//    "rates": {"fp32": {"products": 1e11, ...}, "bf16": {...}}}
-// by program::kLimitNames. Rates may be missing: of a GPU the worker measures copies and what it
-// takes to start a run, and the others are those of its kind (place/device_kinds.h). Remembered in
+//    "rates": {"fp32": {"products": 1e11, ...}, "bf16": {...}, "head_rows": 1024}}
+// by program::kLimitNames. Rates may be missing: of a GPU the worker measures copies, what it takes
+// to start a run and how many rows of the head are fast (program/head_rows.h), and the others are
+// those of its kind (place/device_kinds.h). Remembered in
 // <state>/context.json for as long as the worker's binary, the processor and, of a GPU, its model
 // and driver stay the same; two GPUs that are alike are measured once. So attempts of one job
 // multiply alike. A GPU in trouble is not measured: nothing is set of it that is not remembered.

@@ -27,8 +27,9 @@ constexpr double kPcie4 = 31.5, kPcie5 = 63.0;  // GB/s
 // and a little of the worker's own. It is the host's, so that all kinds have the same.
 constexpr double kRunsPerS = 200e3;
 
-// A worker's context on a GPU that this node has none of: 0.4-0.7 GiB were seen on an H100.
-constexpr int64_t kGpuContextBytes = 704 * kMiB;
+// A worker's context on a GPU that this node has none of: 0.4-0.7 GiB were seen on an H100 with one
+// stream for products; a second one takes 40 MiB.
+constexpr int64_t kGpuContextBytes = 744 * kMiB;
 
 struct DataSheet {
   double bf16_tflops = 0.0;
@@ -65,10 +66,6 @@ const DeviceKind* KindOf(const Device& device) {
 bool IsWhole(const program::Rates& rates) {
   return std::all_of(rates.per_second.begin(), rates.per_second.end(),
                      [](double rate) { return rate > 0.0; });
-}
-
-bool IsMeasured(const Device& device) {
-  return device.rates.has_value() && IsWhole(device.rates->f32) && IsWhole(device.rates->bf16);
 }
 
 void PutMeasured(const program::Rates& measured, program::Rates& rates) {
@@ -127,12 +124,18 @@ const std::vector<DeviceKind>& GpuKinds() {
   return *kinds;
 }
 
+bool IsMeasured(const Device& device) {
+  return device.rates.has_value() && IsWhole(device.rates->f32) && IsWhole(device.rates->bf16);
+}
+
 program::MachineRates RatesOf(const Device& device) {
   if (IsMeasured(device)) return *device.rates;
   const DeviceKind* kind = KindOf(device);
-  if (kind == nullptr) return {};  // Ratios alone: no true rate goes among them.
-  program::MachineRates rates = kind->rates;
+  program::MachineRates rates;
+  if (kind != nullptr) rates = kind->rates;
   if (!device.rates.has_value()) return rates;
+  rates.head_rows = device.rates->head_rows;
+  if (kind == nullptr) return rates;  // Ratios alone: no true rate goes among them.
   PutMeasured(device.rates->f32, rates.f32);
   PutMeasured(device.rates->bf16, rates.bf16);
   return rates;

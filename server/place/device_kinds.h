@@ -24,8 +24,9 @@ const std::vector<DeviceKind>& GpuKinds();
 
 // What the node has measured of a device, and for the rest of a GPU the rates of its kind. What was
 // measured in part alone of a CPU, or of a GPU of no known kind, is not used: rates that are true
-// and rates that are not give no true ratio.
+// and rates that are not give no true ratio. MachineRates::head_rows is no rate, and used always.
 program::MachineRates RatesOf(const Device& device);
+bool IsMeasured(const Device& device);  // All of them.
 // "measured": all of them; "kind": at least some are the kind's; "nominal".
 const char* RatesSource(const Device& device);
 

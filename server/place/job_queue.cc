@@ -8,7 +8,7 @@ namespace {
 
 // To look a group up by, without a copy of the plans.
 auto NeedsOf(const QueuedJob& job) {
-  return std::tie(job.budget_bytes, job.owner, job.shared, job.plans);
+  return std::tie(job.no_steps, job.budget_bytes, job.owner, job.shared, job.plans);
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ struct QueuedJob {
   // By device: those of more threads first, and of equal threads the fastest first.
   std::map<std::string, std::vector<PlanNeeds>> plans;
   Judgement judgement = Judgement::kJudged;
-  int group = 0;  // Given by the queue.
+  bool no_steps = false;  // It answers or exports: no job keeps it off (RunningJob::bears).
+  int group = 0;          // Given by the queue.
 };
 
 class JobQueue {
@@ -70,7 +71,7 @@ class JobQueue {
     int number = 0;
     int jobs = 0;
   };
-  using Needs = std::tuple<int64_t, std::string, std::map<std::string, SharedWeights>,
+  using Needs = std::tuple<bool, int64_t, std::string, std::map<std::string, SharedWeights>,
                            std::map<std::string, std::vector<PlanNeeds>>>;
 
   std::map<Key, QueuedJob> jobs_;

@@ -61,6 +61,13 @@ int64_t Ledger::ReservedOn(const std::string& device) const {
   return bytes;
 }
 
+int Ledger::JobsOn(const std::string& device) const {
+  const std::string& id = IdOf(device);
+  return static_cast<int>(
+      std::count_if(promises_.begin(), promises_.end(),
+                    [&](const auto& promise) { return promise.second.device == id; }));
+}
+
 SharedCount Ledger::SharedOn(const std::string& device) const {
   SharedCount shared;
   for (const auto& [job, promise] : promises_)

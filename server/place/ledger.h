@@ -39,6 +39,7 @@ class Ledger {
   void Release(const std::string& job);
 
   int64_t ReservedOn(const std::string& device) const;
+  int JobsOn(const std::string& device) const;  // To which something is promised there.
   Promise PromisedTo(const std::string& job) const;
   int64_t HostReserved() const;
   int64_t host_bytes() const { return host_bytes_; }

@@ -67,7 +67,8 @@ class Walk {
     if (job.judgement != Judgement::kJudged) return Await(job, reason);
     if (!Feasible(job)) return decision.infeasible.push_back(job.id);
     if (IsAwaited(job.not_before_us, now_us_)) return AskLater(job, decision, reason);
-    if (!blocked_ && !stuck_.contains(job.group)) {
+    const bool shut_out = shut_out_.contains(job.group);
+    if (!blocked_ && !shut_out && !stuck_.contains(job.group)) {
       int plan = -1;
       Room* room = Choose(job, rooms_, plan);
       if (room != nullptr) {
@@ -78,8 +79,8 @@ class Walk {
         return room->Place(job, needs.bytes);
       }
     }
-    if (over_share_.contains(job.group) || !WithinShare(job)) {
-      over_share_.insert(job.group);
+    if (shut_out || !HasADevice(job)) {
+      shut_out_.insert(job.group);
       if (reason != nullptr) *reason = ReasonToWait(job, rooms_, ahead_);
       return;
     }
@@ -99,10 +100,10 @@ class Walk {
     return known->second;
   }
 
-  // Somewhere; else it waits for its owner's own jobs.
-  bool WithinShare(const QueuedJob& job) const {
+  // Else it waits for its owner's own jobs, or for some that it is kept off by, and not for room.
+  bool HasADevice(const QueuedJob& job) const {
     return std::any_of(rooms_.begin(), rooms_.end(),
-                       [&](const Room& room) { return room.WithinShare(job); });
+                       [&](const Room& room) { return room.MayTake(job); });
   }
 
   void Await(const QueuedJob& job, std::string* reason) {
@@ -123,8 +124,9 @@ class Walk {
 
   std::vector<Room> rooms_;
   const int64_t now_us_;
-  std::set<int> stuck_;           // Groups of which one waits: the next one waits, too.
-  std::set<int> over_share_;      // Groups that wait for their owner's share.
+  std::set<int> stuck_;  // Groups of which one waits: the next one waits, too.
+  // Groups that have no device. Who is kept off stays so: those further down are behind it in line.
+  std::set<int> shut_out_;
   std::map<int, bool> feasible_;  // By group.
   int ahead_ = 0;
   bool blocked_ = false;

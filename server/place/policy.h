@@ -3,11 +3,12 @@
 //
 // A device runs as many jobs at once as its bytes hold. Higher priority first, then first come; a
 // job gets the fastest plan that fits what is free, and what its owner's other jobs leave of his
-// share; one that waits for its owner's share alone holds nobody up. Where another must wait,
-// younger ones go past it as far as they leave its start where it is (room.h). Of several devices
-// with room a GPU comes before a CPU, whatever the plan there: no plan is as slow as the CPU; then
-// the faster plan, then the device with fewer jobs, then the order of configuration.
-// Stateless and idempotent: the same snapshot always gives the same answer.
+// share; one that waits for its owner's share alone, or is kept off every device
+// (RunningJob::bears), holds nobody up. Where another must wait, younger ones go past it as far as
+// they leave its start where it is (room.h). Of several devices with room a GPU comes before a CPU,
+// whatever the plan there: no plan is as slow as the CPU; then the faster plan, then the device
+// with fewer jobs, then the order of configuration. Stateless and idempotent: the same snapshot
+// always gives the same answer.
 #ifndef SERVER_PLACE_POLICY_H_
 #define SERVER_PLACE_POLICY_H_
 
@@ -41,6 +42,9 @@ struct RunningJob {
   SharedWeights shared = {};   // Of these.
   int64_t end_us = INT64_MAX;  // Wall time, by estimate; INT64_MAX: nobody knows.
   std::string owner;           // Where he has a share.
+  // So many others on its device; beside more it was slower than it allows. While there are as
+  // many, jobs that are behind it in line are kept off.
+  int bears = INT32_MAX;
 };
 
 struct DeviceState {

@@ -23,6 +23,10 @@ bool NeedsHost(const QueuedJob& job) {
 
 JobQueue::Key KeyOf(const QueuedJob& job) { return {-job.priority, job.order, job.id}; }
 
+bool BearsNobodyMore(const RunningJob& job, const DeviceState& device) {
+  return device.jobs - 1 >= job.bears;
+}
+
 }  // namespace
 
 int64_t LeastOn(const QueuedJob& job, const DeviceState& device) {
@@ -37,12 +41,29 @@ int64_t LeastOn(const QueuedJob& job, const DeviceState& device) {
   return alone <= most ? alone : with_host <= most ? with_host : -1;
 }
 
+bool IsKeptOff(const JobQueue::Key& key, const DeviceState& device) {
+  return std::any_of(device.running.begin(), device.running.end(), [&](const RunningJob& job) {
+    return BearsNobodyMore(job, device) && job.key < key;
+  });
+}
+
+// Asked of every job of a long queue, and seldom true: no key is made for nothing.
+bool Room::KeepsOff(const QueuedJob& job) const {
+  const auto bears_nobody_more = [&](const RunningJob& there) {
+    return BearsNobodyMore(there, device_);
+  };
+  return !job.no_steps &&
+         std::any_of(device_.running.begin(), device_.running.end(), bears_nobody_more) &&
+         IsKeptOff(KeyOf(job), device_);
+}
+
 SharedWeights Room::SharedBy(const QueuedJob& job) const {
   const auto shared = job.shared.find(device_.name);
   return shared == job.shared.end() ? SharedWeights() : shared->second;
 }
 
 int Room::Fastest(const QueuedJob& job) const {
+  if (KeepsOff(job)) return -1;
   return FastestWithin(
       job, {.free = Free(), .left = left_.value_or(INT64_MAX), .host = device_.host_free_bytes});
 }
@@ -83,6 +104,8 @@ bool Room::WithinShare(const QueuedJob& job) const {
   return needs >= 0 && needs <= ShareLeft(job);
 }
 
+bool Room::MayTake(const QueuedJob& job) const { return WithinShare(job) && !KeepsOff(job); }
+
 // One of 1, 2, 3-4, 5-8, ... jobs: the whole, a half, a quarter, an eighth.
 int Room::Threads() const {
   if (device_.shares.empty()) return kAnyThreads;
@@ -101,7 +124,7 @@ void Room::Place(const QueuedJob& job, int64_t bytes) {
 
 void Room::KeepFor(const QueuedJob& job) {
   const int64_t needs = LeastOn(job, device_);
-  if (left_ || (needs >= 0 && !WithinShare(job))) return;
+  if (left_ || (needs >= 0 && !MayTake(job))) return;
   if (NeedsHost(job)) device_.host_free_bytes = 0;
   if (needs < 0) return;
   left_ = std::min(BesideAllBehind(job, needs), AtReservedStart(job, needs));
@@ -138,6 +161,7 @@ std::string Room::ReasonFor(const QueuedJob& job) const {
   if (device_.jobs >= device_.max_jobs && device_.max_jobs == 1) return "another job runs there";
   if (device_.jobs >= device_.max_jobs)
     return absl::StrCat(device_.jobs, " jobs run there, which is the most at once");
+  if (KeepsOff(job)) return "a job that is ahead of it there would be slowed more than it allows";
   if (!WithinShare(job))
     return absl::StrCat("it needs ", FormatBytes(LeastOn(job, device_)),
                         "; of its tenant's share, ", FormatBytes(job.share_bytes), ", ",

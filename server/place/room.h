@@ -22,6 +22,9 @@ namespace snug::server {
 // Bytes of the smallest plan that the empty device would hold; -1: there is none.
 int64_t LeastOn(const QueuedJob& job, const DeviceState& device);
 
+// Whether a job of that place in line is kept off by one that runs there and is ahead of it.
+bool IsKeptOff(const JobQueue::Key& key, const DeviceState& device);
+
 class Room {
  public:
   explicit Room(DeviceState device) : device_(std::move(device)) {}
@@ -36,6 +39,8 @@ class Room {
   int64_t ShareLeft(const QueuedJob& job) const;
   // Whether the job's smallest plan is no more than that.
   bool WithinShare(const QueuedJob& job) const;
+  // The same, and the job is not kept off: all that it may have to wait for there is room.
+  bool MayTake(const QueuedJob& job) const;
   // That the next job may have: the share of one more beside those that are there.
   int Threads() const;
   // Index of the job's fastest plan that it may be given now, within its budget and Threads(); or
@@ -45,7 +50,7 @@ class Room {
   void Place(const QueuedJob& job, int64_t bytes);
   // Some job was given so much of the host's memory, here or elsewhere.
   void TakeHost(int64_t bytes) { device_.host_free_bytes -= bytes; }
-  // It waits for the device, unless another one does already, or it waits for its owner's share.
+  // It waits for the device, unless another one does already, or the device may not take it now.
   // Where all its plans use the host's memory, those behind it are given none.
   void KeepFor(const QueuedJob& job);
 
@@ -53,6 +58,8 @@ class Room {
   std::string ReasonFor(const QueuedJob& job) const;
 
  private:
+  // A job there, ahead of this one, bears nobody more.
+  bool KeepsOff(const QueuedJob& job) const;
   // Bytes that are left beside the head.
   int64_t BesideAllBehind(const QueuedJob& head, int64_t needs) const;
   int64_t AtReservedStart(const QueuedJob& head, int64_t needs) const;

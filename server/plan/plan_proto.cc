@@ -31,6 +31,7 @@ v1::Recipe ToProto(const program::NamedRecipe& recipe) {
     v1::SitesOfKind& of_kind = *out.add_kinds();
     of_kind.set_kind(program::RowOf(stash.kind).name);
     if (stash.rows > 0) of_kind.mutable_options()->set_rows(stash.rows);
+    if (stash.ahead) of_kind.mutable_options()->set_ahead(true);
     if (stash.kind == program::Stash::kSampled) {
       of_kind.mutable_options()->set_rho(stash.rho());
       of_kind.mutable_options()->set_estimator(program::NameOf(stash.estimator));
@@ -73,8 +74,11 @@ std::optional<double> RhoOf(const v1::StashOptions& options) {
 }
 
 program::SiteStash WithOptions(program::Stash kind, const v1::StashOptions& options) {
-  if (kind != program::Stash::kSampled) return {kind, options.rows()};
-  return program::SampledBy(RhoOf(options), options.estimator()).value_or(kind);  // Checked.
+  if (kind == program::Stash::kSampled)
+    return program::SampledBy(RhoOf(options), options.estimator()).value_or(kind);  // Checked.
+  program::SiteStash stash(kind, options.rows());
+  stash.ahead = options.ahead();
+  return stash;
 }
 
 v1::TapeKey ToProto(const program::TapeKey& key) {
@@ -103,7 +107,7 @@ v1::Plan ToProto(const program::Program& program, const program::Prediction& pre
   plan.set_peak_bytes(prediction.bytes.total());
   plan.set_relative_work(prediction.relative_work);
   plan.set_threads(lower.machine.threads);
-  plan.set_head_rows(lower.head_rows);
+  plan.set_head_rows(lower.rows_of_head());
   const double micro_batches = static_cast<double>(step.accumulation);
   plan.set_step_seconds(micro_batches * prediction.seconds + step.optimizer_seconds);
   plan.set_tokens_per_second(micro_batches *

@@ -12,6 +12,7 @@
 #include "worker/program/augmentation.h"
 #include "worker/program/eval_metrics.h"
 #include "worker/program/generation.h"
+#include "worker/program/planning/exact_step.h"
 #include "worker/program/stages.h"
 
 namespace snug::server {
@@ -46,12 +47,34 @@ program::TapeKey GenerationKeyOf(const program::ModelConfig& config, const RowLe
       training.generation_max_length()));
 }
 
-// As memory.stash has it of the head by its path; CheckSpec has refused rows of another kind.
-int32_t HeadRowsOf(const v1::JobSpec& spec, const program::ModelConfig& config) {
+// As memory.stash has it of the head by its path; CheckSpec has refused rows of another kind. 0: it
+// says nothing.
+int32_t PinnedHeadRows(const v1::JobSpec& spec, const program::ModelConfig& config) {
   const auto& options = spec.memory().stash_options();
   const auto head = options.find(program::HeadPathOf(config));
   const bool given = head != options.end() && head->second.has_rows();
-  return given ? head->second.rows() : program::kHeadRows;
+  return given ? head->second.rows() : 0;
+}
+
+program::Machine LoweredFor(const PlanMachine& machine, program::DType compute) {
+  return {.threads = machine.threads,
+          .cpu = !machine.gpu,
+          .rates = machine.rates.At(compute),
+          .head_rows = machine.rates.head_rows};
+}
+
+// Fewer rows of the head than the machine is fast with, the most first: for a GPU's plans, where
+// the job does not pin them, and fewer than any batch has.
+std::vector<int32_t> FewerHeadRows(const v1::JobSpec& spec, const program::ModelConfig& config,
+                                   const program::PredictOptions& options) {
+  if (options.lower.machine.cpu || PinnedHeadRows(spec, config) > 0) return {};
+  const int64_t most = std::max(
+      {options.lower.key.tokens, options.evaluation_key.tokens, options.generation_key.tokens});
+  std::vector<int32_t> fewer;
+  for (const int32_t rows : program::kHeadRowChoices)
+    if (rows < std::min<int64_t>(options.lower.rows_of_head(), most))
+      fewer.insert(fewer.begin(), rows);
+  return fewer;
 }
 
 // Where nothing is known of the rows they are full, their sources too.
@@ -146,17 +169,89 @@ double OptimizerSeconds(const program::Program& program, const program::PredictO
   return program::SecondsOf(work, machine);
 }
 
+// A prediction, and what its plan is lowered with.
+struct Planned {
+  program::Prediction prediction;
+  program::LowerOptions lower;
+};
+
+// Index of the one that takes the least of the device, of those that take no more than so much of
+// the host; or -1.
+int SmallestWithin(const std::vector<program::Prediction>& plans, int64_t host_bytes) {
+  int smallest = -1;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i].bytes.host > host_bytes) continue;
+    if (smallest < 0 || plans[i].bytes.total() < plans[static_cast<size_t>(smallest)].bytes.total())
+      smallest = static_cast<int>(i);
+  }
+  return smallest;
+}
+
+// Adds to `plans`, which go through the head with as many rows as the machine is fast with. Of a
+// limit that none of these is within: with the most rows that leave one, the fastest. And, so that
+// a job needs no more than it has to, the smallest plan with the fewest rows, where the job does
+// not pin how values are kept and that is smaller than all.
+absl::Status AddShorterPasses(const program::Program& program, const v1::JobSpec& spec,
+                              const program::PredictOptions& options, program::PlanList list,
+                              std::vector<Planned>& plans) {
+  const std::vector<int32_t> fewer = FewerHeadRows(spec, program.config, options);
+  if (fewer.empty() || plans.empty()) return absl::OkStatus();
+  const bool pinned = !PatternsOf(spec, program.config).empty();
+  const int64_t host = pinned ? INT64_MAX : StateOnHost(program, options);
+  std::vector<program::Prediction> whole;
+  for (const Planned& plan : plans) whole.push_back(plan.prediction);
+  const auto met = [](const std::vector<program::Prediction>& some) {
+    return [&some](int64_t limit) { return program::FastestThatFits(some, limit) >= 0; };
+  };
+  std::erase_if(list.limits, met(whole));
+  list.recompute_plans = false;
+  list.most_mixes = 1;
+  const double keep = whole.front().seconds / whole.front().relative_work;
+  for (const int32_t rows : fewer) {
+    const bool last = rows == fewer.back();
+    if (list.limits.empty() && (pinned || !last)) continue;
+    program::PredictOptions shorter = options;
+    shorter.lower.head_rows = rows;
+    ASSIGN_OR_RETURN(const std::vector<program::Prediction> made,
+                     Predictions(program, spec, shorter, list));
+    std::set<int> chosen;
+    for (const int64_t limit : list.limits) chosen.insert(program::FastestThatFits(made, limit));
+    const int smallest = SmallestWithin(made, host), before = SmallestWithin(whole, host);
+    const auto bytes = [](const std::vector<program::Prediction>& some, int index) {
+      return index < 0 ? INT64_MAX : some[static_cast<size_t>(index)].bytes.total();
+    };
+    if (last && bytes(made, smallest) < bytes(whole, before)) chosen.insert(smallest);
+    chosen.erase(-1);
+    for (const int index : chosen) {
+      plans.push_back({made[static_cast<size_t>(index)], shorter.lower});
+      Planned& plan = plans.back();
+      plan.prediction.relative_work = plan.prediction.seconds / keep;
+      absl::StrAppend(&plan.prediction.plan.name, ", ", rows, " rows of the head");
+    }
+    std::erase_if(list.limits, met(made));
+  }
+  std::stable_sort(plans.begin(), plans.end(), [](const Planned& a, const Planned& b) {
+    return std::pair(a.prediction.relative_work, a.prediction.bytes.total()) <
+           std::pair(b.prediction.relative_work, b.prediction.bytes.total());
+  });
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<v1::Plan>> PlansOf(const program::Program& program,
                                               const v1::JobSpec& spec,
                                               const program::PredictOptions& options,
                                               const program::PlanList& list) {
-  ASSIGN_OR_RETURN(const std::vector<program::Prediction> predictions,
+  ASSIGN_OR_RETURN(std::vector<program::Prediction> predictions,
                    Predictions(program, spec, options, list));
+  std::vector<Planned> planned;
+  for (program::Prediction& prediction : predictions)
+    planned.push_back({std::move(prediction), options.lower});
+  RETURN_IF_ERROR(AddShorterPasses(program, spec, options, list, planned));
   const StepShape step = {.accumulation = spec.training().gradient_accumulation_steps(),
                           .optimizer_seconds = OptimizerSeconds(program, options)};
   std::vector<v1::Plan> plans;
-  for (const program::Prediction& prediction : predictions)
-    plans.push_back(ToProto(program, prediction, options.lower, step));
+  for (const Planned& plan : planned)
+    plans.push_back(ToProto(program, plan.prediction, plan.lower, step));
   return plans;
 }
 
@@ -196,13 +291,17 @@ program::Batching BatchingOf(const v1::JobSpec& spec) {
           .group_by_length = training.group_by_length()};
 }
 
+int64_t DriftSteps(const v1::JobSpec& spec) {
+  const v1::MemorySpec& memory = spec.memory();
+  return memory.has_drift_steps() ? memory.drift_steps() : program::kLeastDriftSteps;
+}
+
 program::PredictOptions OptionsFor(const program::Program& program, const v1::JobSpec& spec,
                                    const RowLengths& lengths, const PlanMachine& machine) {
   program::PredictOptions options;
-  options.lower.machine = {
-      .threads = machine.threads, .cpu = !machine.gpu, .rates = machine.rates.At(program.compute)};
+  options.lower.machine = LoweredFor(machine, program.compute);
   options.context_bytes = machine.context_bytes;
-  options.lower.head_rows = HeadRowsOf(spec, program.config);
+  options.lower.head_rows = PinnedHeadRows(spec, program.config);
   options.lower.key = WorstOf(program, lengths.train, lengths.train_sources, spec);
   if (Evaluates(spec))
     options.evaluation_key = WorstOf(program, lengths.eval, lengths.eval_sources, spec);
@@ -212,6 +311,7 @@ program::PredictOptions OptionsFor(const program::Program& program, const v1::Jo
   if (Evaluates(spec))
     options.data_bytes += program::EvaluationBytes(program.config, lengths.eval.rows);
   options.generation_key = GenerationKeyOf(program.config, lengths, spec);
+  options.measures_drift = spec.memory().fidelity() > v1::FIDELITY_EXACT && DriftSteps(spec) > 0;
   return options;
 }
 
@@ -219,9 +319,7 @@ absl::StatusOr<v1::Plan> AnsweringPlan(const program::Program& frozen, int64_t p
                                        int64_t new_tokens, const PlanMachine& machine) {
   const program::LowerOptions options{
       .key = program::GenerationKey(frozen.config, prompt_tokens, new_tokens),
-      .machine = {.threads = machine.threads,
-                  .cpu = !machine.gpu,
-                  .rates = machine.rates.At(frozen.compute)},
+      .machine = LoweredFor(machine, frozen.compute),
       .training = false};
   ASSIGN_OR_RETURN(const program::Components bytes,
                    program::AnsweringBytes(frozen, options, machine.context_bytes));
@@ -237,6 +335,7 @@ absl::StatusOr<v1::Plan> AnsweringPlan(const program::Program& frozen, int64_t p
   plan.set_arena_bytes(bytes.arena);
   plan.set_peak_bytes(bytes.total());
   plan.set_threads(machine.threads);
+  plan.set_head_rows(options.rows_of_head());
   return plan;
 }
 
@@ -252,9 +351,11 @@ absl::StatusOr<std::vector<v1::Plan>> SmallestPlans(const program::Program& prog
                                                     const v1::JobSpec& spec,
                                                     const RowLengths& lengths,
                                                     const PlanMachine& machine) {
+  program::PredictOptions options = OptionsFor(program, spec, lengths, machine);
+  const std::vector<int32_t> fewer = FewerHeadRows(spec, program.config, options);
+  if (!fewer.empty()) options.lower.head_rows = fewer.back();
   absl::StatusOr<std::vector<v1::Plan>> smallest =
-      PlansOf(program, spec, OptionsFor(program, spec, lengths, machine),
-              {.recompute_plans = false, .most_mixes = 1});
+      PlansOf(program, spec, options, {.recompute_plans = false, .most_mixes = 1});
   // A pinned plan that offloads more than memory.host_budget allows.
   if (absl::IsInvalidArgument(smallest.status())) return std::vector<v1::Plan>();
   return smallest;

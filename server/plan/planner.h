@@ -54,6 +54,10 @@ struct PlanMachine {
 // How the job makes micro-batches of rows.
 program::Batching BatchingOf(const v1::JobSpec& spec);
 
+// Steps from one measurement of an inexact gradient to the next, at least; 0: there is none. Also
+// of a job that an older version has stored.
+int64_t DriftSteps(const v1::JobSpec& spec);
+
 program::PredictOptions OptionsFor(const program::Program& program, const v1::JobSpec& spec,
                                    const RowLengths& lengths, const PlanMachine& machine);
 

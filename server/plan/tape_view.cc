@@ -50,7 +50,9 @@ absl::StatusOr<program::Tape> TapeOf(const program::Program& program,
                                      const program::PredictOptions& options, const v1::Plan& plan) {
   ASSIGN_OR_RETURN(const program::NamedPlan named, FromProto(plan));
   ASSIGN_OR_RETURN(const program::Plan by_position, program::PlanOf(program, named));
-  return program::Lower(program, by_position, options.lower);
+  program::LowerOptions lower = options.lower;
+  lower.head_rows = plan.head_rows();
+  return program::Lower(program, by_position, lower);
 }
 
 std::vector<v1::LiveBytes> TimelineOf(const program::Tape& tape, size_t most) {

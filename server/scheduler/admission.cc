@@ -28,7 +28,8 @@ QueuedJob QueuedAs(const Entry& entry, double margin, const TenantUse& tenants) 
                 .not_before_us = entry.record.not_before_us,
                 .retry_cause = entry.retry_cause,
                 .budget_bytes = BudgetBytes(entry.record.job.spec()),
-                .judgement = entry.ready() ? Judgement::kJudged : Judgement::kAwaited};
+                .judgement = entry.ready() ? Judgement::kJudged : Judgement::kAwaited,
+                .no_steps = entry.record.job.keep()};
   tenants.LimitToShare(entry.record.job.owner(), job);
   if (entry.readiness.IsHeld(SinceBoot())) job.judgement = Judgement::kHeld;
   if (entry.ready() == nullptr) return job;
@@ -68,6 +69,8 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
   assignment.set_resume_from(attempt.resume_from);
   const v1::Job& job = entry.record.job;
   assignment.set_begin_step(job.extends_step());
+  for (const auto& [kind, drift] : job.drift())
+    assignment.set_drift_step(std::max(assignment.drift_step(), drift.global_step()));
   // The attempt that wrote the checkpoint has a line for each step up to it.
   const std::optional<CheckpointRecord>& resume = entry.readiness.resume();
   if (resume && resume->job != entry.key()) assignment.set_parent_job(resume->job);

@@ -12,6 +12,8 @@
 #include "server/node/attempt_files.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/core.h"
+#include "server/scheduler/displacements.h"
+#include "server/scheduler/drift.h"
 #include "server/scheduler/plan_changes.h"
 #include "server/scheduler/reports.h"
 
@@ -122,6 +124,7 @@ void Attempts::LookAfter(Entry& entry) {
   LiveAttempt& attempt = *entry.attempt;
   if (attempt.end.stage == AttemptEnd::Stage::kClosing) return;
   const absl::Duration now = SinceBoot();
+  if (attempt.interference.Lapse(now)) core_.needs_round = true;
   const AttemptSigns signs = SignsOf(entry, now, core_.settings.limits);
   const Care care = CareFor(signs, now, core_.settings.limits, attempt.end);
   if (care.fault != nullptr) core_.metrics.WorkerEnded(care.fault);
@@ -253,9 +256,11 @@ void Attempts::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
     core_.needs_round = true;  // It can be squeezed from now on.
   attempt.pace.OnStep(entry.record.job.spec(), now, SinceBoot());
   attempt.last_step = now.global_step();
-  if (entry.state() == v1::Job::STATE_RUNNING) job.set_reason(kIsTraining);
   if (now.max_steps() == 0) now.set_max_steps(before.max_steps());
-  attempt.correction.OnStep(attempt.record.resume_step, job);
+  const Displacer displacer(core_);
+  if (const auto ratio = attempt.correction.OnStep(attempt.record.resume_step, job))
+    displacer.OnStep(entry, *ratio);
+  if (entry.state() == v1::Job::STATE_RUNNING) job.set_reason(displacer.ReasonAtWork(entry));
   if (!end_was_known && LeftUntilEnd(job) < absl::InfiniteDuration())
     core_.needs_round = true;  // Jobs may go past one that waits for this one's end.
   if (!now.has_eval_loss() && before.has_eval_loss()) {
@@ -266,9 +271,20 @@ void Attempts::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   memory.set_measured_peak_bytes(
       std::max(memory.measured_peak_bytes(), step.measured_peak_bytes()));
   *memory.mutable_looks() = step.looks();
+  const std::string drifted = NoteDrift(step, job);
   Count(entry, now);
   core_.Show(entry);
   core_.board.Show();
+  if (!drifted.empty()) Pause(entry, drifted);
+}
+
+// What cannot be stored is asked again with the next report, which tells of the same.
+void Attempts::Pause(Entry& entry, const std::string& cause) {
+  if (entry.state() != v1::Job::STATE_RUNNING || entry.attempt->end.begun()) return;
+  spdlog::warn("job {}: is paused: {}", entry.key(), cause);
+  const absl::Status paused = core_.Apply(entry, PauseAsked{cause}).status();
+  if (!paused.ok()) entry.record.job.clear_drift();
+  LogError(entry, paused);
 }
 
 void Attempts::Count(Entry& entry, const v1::Progress& now) {

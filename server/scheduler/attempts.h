@@ -40,6 +40,7 @@ class Attempts {
   void CloseLink(Entry& entry);
   void OnBadMessage(Entry& entry, absl::string_view what);
   // Steps and tokens, for metrics.
+  void Pause(Entry& entry, const std::string& cause);
   void Count(Entry& entry, const v1::Progress& now);
 
  private:

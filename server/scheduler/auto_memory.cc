@@ -33,8 +33,11 @@ bool IsOpen(v1::MemorySpec::OptimizerState optimizer) {
          optimizer == v1::MemorySpec::OPTIMIZER_STATE_AUTO;
 }
 
+// A gradient that has a bound is measured, which one that is released cannot be.
 bool MayRelease(const v1::JobSpec& spec) {
-  return IsOpen(spec.memory().gradients()) && MayReleaseGradients(spec.training());
+  const v1::MemorySpec& memory = spec.memory();
+  const bool bounded = memory.drift_bound() > 0.0 && memory.fidelity() > v1::FIDELITY_EXACT;
+  return IsOpen(memory.gradients()) && !bounded && MayReleaseGradients(spec.training());
 }
 
 // What of the host's memory the job may have beside the device: nothing of a CPU's, whose memory it

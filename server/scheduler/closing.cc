@@ -120,7 +120,7 @@ void Closing::OnLookedAt(const std::string& key, int epoch, absl::StatusOr<Close
   if (status.ok() || ReasonOf(status) == kUndying) ShowUndying(*entry, !status.ok());
   if (status.ok()) {
     closed->not_started = entry->attempt->not_started;
-    closed->moves = core_.board.MovesOff(*entry);
+    closed->moves = core_.board.WhyItMoves(*entry);
     closed->taken_bytes = TakenOfPromises(core_.board.States(), entry->record.job.device());
     status = Finish(*entry, *closed);
   }

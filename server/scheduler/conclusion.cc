@@ -28,10 +28,11 @@ std::string PlaceOf(const std::optional<CheckpointRecord>& newest) {
 }
 
 // However its attempt ended: what follows the checkpoint is done again.
-std::string PausedReason(const Outcome& outcome, const std::optional<CheckpointRecord>& newest) {
+std::string PausedReason(const Outcome& outcome, const std::string& cause,
+                         const std::optional<CheckpointRecord>& newest) {
   const bool asked = outcome.ending == Ending::kStopped;
-  return absl::StrCat(asked ? "paused" : "paused; its worker was lost", "; goes on from ",
-                      PlaceOf(newest));
+  return absl::StrCat("paused", cause.empty() ? "" : ": ", cause,
+                      asked ? "" : "; its worker was lost", "; goes on from ", PlaceOf(newest));
 }
 
 std::string WhyNothingIsKept(const v1::Job& job, const ClosedAttempt& closed) {
@@ -128,11 +129,10 @@ absl::Status Concluding::Ended() {
   if (!closed.checkpoints.ok()) return Damaged();
   const std::optional<CheckpointRecord>& newest = closed.checkpoints->newest;
   if (job.state() == v1::Job::STATE_PAUSING)
-    return Move(v1::Job::STATE_PAUSED, PausedReason(outcome, newest));
-  if (closed.moves && outcome.ending == Ending::kStopped)
+    return Move(v1::Job::STATE_PAUSED, PausedReason(outcome, job.job.pause_cause(), newest));
+  if (!closed.moves.empty() && outcome.ending == Ending::kStopped)
     return Move(v1::Job::STATE_QUEUED,
-                absl::StrCat("moved off ", job.job.device(), ", which is drained; goes on from ",
-                             PlaceOf(newest)));
+                absl::StrCat(closed.moves, "; goes on from ", PlaceOf(newest)));
   return Lost();
 }
 
@@ -180,13 +180,17 @@ absl::Status Conclude(const ClosedAttempt& closed, const Moment& moment, JobReco
   job.job.mutable_plan_changes()->clear_pending();
   job.job.mutable_plan_changes()->clear_limit_bytes();
   job.job.mutable_plan_changes()->clear_most_bytes();
+  if (job.job.has_displacement()) job.job.mutable_displacement()->clear_pending();
+  if (job.job.has_step_time()) job.job.mutable_step_time()->clear_slowdown();
   Concluding concluding{closed, moment, job, attempt, change};
   if (job.state() == v1::Job::STATE_CANCELLING)
     return job.job.keep() ? concluding.Kept()
                           : concluding.Move(v1::Job::STATE_CANCELLED, "cancelled");
   if (never_started && job.state() != v1::Job::STATE_PAUSING)  // The daemon was killed then.
     return concluding.Move(v1::Job::STATE_QUEUED, "its attempt was never started");
-  return concluding.Ended();
+  const absl::Status ended = concluding.Ended();
+  if (job.state() != v1::Job::STATE_PAUSED) job.job.clear_pause_cause();
+  return ended;
 }
 
 std::string DamagedReason(absl::string_view what) {
@@ -196,7 +200,7 @@ std::string DamagedReason(absl::string_view what) {
 absl::string_view NameForMetrics(JobState state, const ClosedAttempt& closed) {
   const Ending ending = closed.outcome.ending;
   if (state == v1::Job::STATE_CANCELLED) return "cancelled";
-  if (closed.moves && ending == Ending::kStopped) return "moved";
+  if (!closed.moves.empty() && ending == Ending::kStopped) return "moved";
   if (state == v1::Job::STATE_PAUSED) return "paused";
   if (ending == Ending::kSucceeded && state == v1::Job::STATE_SUCCEEDED) return "succeeded";
   if (ending == Ending::kOutOfMemory) return "out_of_memory";

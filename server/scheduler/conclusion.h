@@ -21,7 +21,7 @@ struct ClosedAttempt {
   absl::StatusOr<ArtifactRecord> output = absl::UnknownError("not looked at");  // Of a success.
   absl::StatusOr<CheckpointScan> checkpoints = CheckpointScan{};                // Of all others.
   absl::Status not_started;  // Why its shim could not be started; OK: it was.
-  bool moves = false;        // Off a device that is drained.
+  std::string moves;         // Why its job goes on elsewhere, in one sentence; empty: it does not.
   int64_t taken_bytes = 0;   // That others have of what is promised on its device.
 };
 

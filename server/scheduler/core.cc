@@ -69,6 +69,7 @@ void Act(SchedulerCore& core, Entry& entry, const JobActions& actions) {
   if (actions.stop_worker) core.attempts.TellToStop(entry);
   if (actions.order_plan) core.attempts.TellOfPlan(entry);
   if (actions.keep_plan) entry.attempt->changes_plans = false;
+  if (actions.ask_round) core.needs_round = true;
   if (actions.drop_job) Drop(core, entry);
 }
 

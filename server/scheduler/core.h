@@ -72,6 +72,8 @@ struct SchedulerCore {
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries;
   std::set<std::string> attended;
   std::map<std::string, DrainRecord> drained;  // By the device's id.
+  // By the same: since a job has left it in vain for another one's sake (displacements.h).
+  std::map<std::string, absl::Duration> nobody_leaves_until;
   const std::shared_ptr<WaitingRoom> waiting = std::make_shared<WaitingRoom>();
   bool needs_round = true;  // What it decides by has changed since the last one.
   // New jobs on their way to the disk, whose replies are owed: what others each of them names.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
 #include "server/scheduler/clock.h"
@@ -84,10 +85,14 @@ void DeviceBoard::Show() {
   core_.index.PutDevices(std::move(devices));
 }
 
-bool DeviceBoard::MovesOff(const Entry& entry) const {
-  if (entry.state() != v1::Job::STATE_RUNNING || entry.attempt == nullptr) return false;
+std::string DeviceBoard::WhyItMoves(const Entry& entry) const {
+  if (entry.state() != v1::Job::STATE_RUNNING || entry.attempt == nullptr) return "";
+  const v1::Job& job = entry.record.job;
+  if (job.displacement().pending())
+    return absl::StrCat("put back from ", job.device(), ": ", job.displacement().reason());
   const auto found = core_.drained.find(entry.attempt->record.device);
-  return found != core_.drained.end() && found->second.move;
+  const bool moves = found != core_.drained.end() && found->second.move;
+  return moves ? absl::StrCat("moved off ", job.device(), ", which is drained") : "";
 }
 
 // An attempt that outlived a daemon is where it was, whatever that is called now.
@@ -110,7 +115,8 @@ std::vector<DeviceState> DeviceBoard::States() const {
            .bytes = promise.bytes,
            .shared = promise.shared,
            .end_us = EstimatedEnd(entry),
-           .owner = core_.tenant_use.ShareOf(owner) == INT64_MAX ? std::string() : owner});
+           .owner = core_.tenant_use.ShareOf(owner) == INT64_MAX ? std::string() : owner,
+           .bears = entry.attempt->interference.bears()});
     });
     state.trouble = TroubleOf(*core_.ledger.Find(state.name));
     if (state.trouble.empty() && core_.drained.contains(core_.ledger.Find(state.name)->id()))

@@ -24,8 +24,10 @@ class DeviceBoard {
   // Where the entry's attempt is.
   void ShowPlace(Entry& entry);
   std::vector<DeviceState> States() const;
-  // Whether the entry's attempt is to end, and its job to go on elsewhere: its device is drained.
-  bool MovesOff(const Entry& entry) const;
+  // Why the entry's attempt is to end, and its job to go on elsewhere: its device is drained, or it
+  // slows another job there. Empty: it is not.
+  std::string WhyItMoves(const Entry& entry) const;
+  bool MovesOff(const Entry& entry) const { return !WhyItMoves(entry).empty(); }
 
   // When a look is due.
   void LookAtGpus();

@@ -13,6 +13,7 @@
 #include "server/node/worker_link.h"
 #include "server/place/job_queue.h"
 #include "server/scheduler/attempt_care.h"
+#include "server/scheduler/interference.h"
 #include "server/scheduler/readiness.h"
 #include "server/scheduler/step_correction.h"
 #include "server/scheduler/step_pace.h"
@@ -51,6 +52,7 @@ struct LiveAttempt {
   absl::Status not_started;    // Why its shim could not be started; OK: it was.
   StepPace pace;               // What tells a worker at work from one that hangs.
   StepCorrection correction;   // Of the time that its plan predicts.
+  Interference interference;   // Of its neighbours.
   bool reported = false;       // Its model is loaded: it has said where it is.
   absl::Duration seen;         // When its process was last looked at from outside.
   int64_t last_step = 0;       // That it reported in this life of the daemon.

@@ -23,7 +23,9 @@ namespace snug::server {
 struct CancelAsked {
   bool keep = false;  // What has been trained is exported first.
 };
-struct PauseAsked {};
+struct PauseAsked {
+  std::string cause;  // Why the daemon asks; empty: its user does.
+};
 struct ResumeAsked {};
 struct UpdateAsked {
   const v1::UpdateJobRequest& request;
@@ -70,6 +72,10 @@ struct FellSilent {
 struct LimitAsked {
   int64_t bytes = 0;  // 0: none any more.
 };
+// It leaves its device for another job's sake.
+struct Displaced {
+  std::string reason;
+};
 // Another plan for its worker.
 struct PlanOrdered {
   v1::Plan plan;
@@ -91,8 +97,8 @@ struct AttemptClosed {
 
 // Some refer to what their maker has: an event is handled at once, and never kept or posted.
 using JobEvent = std::variant<CancelAsked, PauseAsked, ResumeAsked, UpdateAsked, MadeReady, Refused,
-                              HeldBack, Placed, Spawned, Heard, FellSilent, LimitAsked, PlanOrdered,
-                              PlanAnswered, AttemptClosed>;
+                              HeldBack, Placed, Spawned, Heard, FellSilent, Displaced, LimitAsked,
+                              PlanOrdered, PlanAnswered, AttemptClosed>;
 
 }  // namespace snug::server
 

@@ -10,6 +10,7 @@
 #include "server/artifact/checkpoints.h"
 #include "server/job/errors.h"
 #include "server/node/framing.h"
+#include "server/scheduler/interference.h"
 #include "server/scheduler/job_update.h"
 #include "server/scheduler/reports.h"
 #include "server/scheduler/step_correction.h"
@@ -82,6 +83,7 @@ class Stepping {
   absl::Status operator()(const Spawned& spawned);
   absl::Status operator()(const Heard& heard);
   absl::Status operator()(const FellSilent& fell);
+  absl::Status operator()(const Displaced& displaced);
   absl::Status operator()(const LimitAsked& asked);
   absl::Status operator()(const PlanOrdered& ordered);
   absl::Status operator()(const PlanAnswered& answered);
@@ -119,6 +121,7 @@ class Stepping {
 
 absl::Status Stepping::CancelAtOnce() {
   job_.job.set_keep(false);  // An export that is under way is not waited for any more.
+  job_.job.clear_pause_cause();
   if (!HasAttempt(job_.state())) return Move(Job::STATE_CANCELLED, "cancelled");
   if (job_.state() != Job::STATE_CANCELLING) return Move(Job::STATE_CANCELLING, kIsBeingCancelled);
   job_.job.set_reason(kIsBeingCancelled);
@@ -135,6 +138,12 @@ absl::Status Stepping::CancelAndKeep() {
   if (!HasAttempt(state)) return HasTrained(job_.job) ? GoOnToKeep() : CancelAtOnce();
   if (state != Job::STATE_STARTING && state != Job::STATE_RUNNING)
     return WrongState(job_.job.id(), kKeep, absl::StrCat(NameOf(state), ", and does not train"));
+  if (job_.job.displacement().pending()) {  // Its worker obeys one order to end, and has that.
+    if (job_.job.keep()) return Nothing();
+    job_.job.set_keep(true);
+    job_.job.set_reason(LeavingReason(job_.job));
+    return absl::OkStatus();
+  }
   job_.job.set_keep(true);
   step_.actions.stop_worker = true;
   return Move(Job::STATE_CANCELLING, kItsWorkerExports);
@@ -159,13 +168,14 @@ absl::Status Stepping::operator()(const CancelAsked& asked) {
 }
 
 // A worker that is not linked now is told when it says Hello; one that hangs is ended like any.
-absl::Status Stepping::operator()(const PauseAsked&) {
+absl::Status Stepping::operator()(const PauseAsked& asked) {
   const JobState state = job_.state();
   if (state == Job::STATE_PAUSING || state == Job::STATE_PAUSED) return Nothing();
   if (state == Job::STATE_CANCELLING || IsTerminal(state))
     return WrongState(job_.job.id(), "pause", NameOf(state));
   const bool runs = HasAttempt(state);
   job_.job.set_keep(false);
+  job_.job.set_pause_cause(asked.cause);
   step_.actions.stop_worker = runs;
   step_.actions.abandon_ready = !runs;
   return runs ? Move(Job::STATE_PAUSING, "its worker saves a checkpoint")
@@ -176,6 +186,7 @@ absl::Status Stepping::operator()(const ResumeAsked&) {
   if (job_.state() != Job::STATE_PAUSED)
     return WrongState(job_.job.id(), "resume", NameOf(job_.state()));
   job_.not_before_us = 0;
+  job_.job.clear_pause_cause();
   step_.actions.make_ready = true;
   return job_.train_data.empty() ? Move(Job::STATE_PREPARING, "waits to be prepared")
                                  : Move(Job::STATE_QUEUED, kWaitsToBePlaced);
@@ -184,7 +195,9 @@ absl::Status Stepping::operator()(const ResumeAsked&) {
 absl::Status Stepping::operator()(const UpdateAsked& asked) {
   step_.rest.labels = true;
   step_.urgency = Urgency::kRefusable;
-  return UpdateJob(asked.request, job_.job);
+  RETURN_IF_ERROR(UpdateJob(asked.request, job_.job));
+  step_.actions.ask_round = job_.job.priority() != rows_.job.job.priority();
+  return absl::OkStatus();
 }
 
 // One that is queued was prepared before, and was made ready anew: after a restart, or because its
@@ -275,6 +288,23 @@ absl::Status Stepping::operator()(const FellSilent& fell) {
   job_.job.set_reason(
       absl::StrCat("its worker has been silent for ", absl::ToInt64Seconds(fell.silent), " s"));
   return attempt->TransitionTo(AttemptState::kLive, AttemptState::kUnreachable);
+}
+
+// What becomes of the job then is decided when its attempt has ended.
+absl::Status Stepping::operator()(const Displaced& displaced) {
+  RETURN_IF_ERROR(CheckAttempt());
+  if (job_.state() != Job::STATE_RUNNING)
+    return absl::InternalError(
+        absl::StrCat("job ", job_.key(), " is to leave its device, and is ", NameOf(job_.state())));
+  v1::Displacement& displacement = *job_.job.mutable_displacement();
+  if (displacement.pending()) return Nothing();
+  displacement.set_count(displacement.count() + 1);
+  displacement.set_reason(displaced.reason);
+  displacement.set_pending(true);
+  job_.job.set_reason(LeavingReason(job_.job));
+  step_.urgency = Urgency::kRefusable;
+  step_.actions.stop_worker = true;
+  return absl::OkStatus();
 }
 
 absl::Status Stepping::operator()(const LimitAsked& asked) {

@@ -34,6 +34,7 @@ struct JobActions {
   bool stop_worker = false;  // It is told to, over its link.
   bool order_plan = false;   // Its worker is told of the plan that is pending.
   bool keep_plan = false;    // Its worker has refused one, and is asked for no other.
+  bool ask_round = false;    // Its place in line has changed, and so who is kept off by it.
   bool drop_job = false;     // It has ended.
 };
 

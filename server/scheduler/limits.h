@@ -50,6 +50,12 @@ struct SchedulerLimits {
   absl::Duration gpu_silence = absl::Seconds(30);
   // After a decision that could not be stored: the store itself is mended every 30 s.
   absl::Duration schedule_again = absl::Seconds(5);
+  // How long neighbours have to slow a job before one of them leaves: on a machine that is shared
+  // many things do, and most of them pass.
+  absl::Duration interference_after = absl::Seconds(60);
+  // How long who has left for a job's sake is kept off, and twice as long with each departure for
+  // the same attempt: what slows a job may have passed by then.
+  absl::Duration keep_off = absl::Hours(1);
   // (tenant, request_id) makes at most one job in this time.
   absl::Duration request_memory = absl::Hours(24 * 7);
   // Each takes some 10 KB of memory while it waits.

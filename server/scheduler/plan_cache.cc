@@ -28,6 +28,7 @@ std::string WithoutNames(v1::JobSpec spec) {
   spec.clear_labels();
   spec.clear_priority();
   spec.clear_webhook();
+  spec.clear_max_slowdown();
   spec.mutable_training()->clear_learning_rate();
   spec.mutable_training()->clear_seed();
   return spec.SerializeAsString();

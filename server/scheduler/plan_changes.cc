@@ -199,7 +199,8 @@ void PlanChanger::MakeRoomFor(const Entry& newcomer) {
   std::vector<Neighbourhood> neighbourhoods;
   std::vector<std::vector<Choice>> choices;
   for (DeviceState& device : core_.board.States()) {
-    if (!TakesAnother(device) || !newcomer.ready()->plans->contains(device.name)) continue;
+    if (!TakesAnother(device) || IsKeptOff(PlaceInLine(newcomer.record), device)) continue;
+    if (!newcomer.ready()->plans->contains(device.name)) continue;
     SqueezableJob wanted = AsNewcomer(newcomer, device);
     if (wanted.plans.empty()) continue;
     choices.push_back(ChoicesOn(device));

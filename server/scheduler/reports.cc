@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "server/job/check_spec.h"
 #include "worker/program/planning/memory_look.h"
+#include "worker/program/stash.h"
 
 namespace snug::server {
 namespace {
@@ -63,6 +65,32 @@ std::string WrongWithLooks(const v1::WorkerEvent::Step& step) {
   return "";
 }
 
+// The step that comes is measured before it is made.
+bool IsBelievable(const v1::Drift& drift, int64_t step) {
+  return drift.cosine() >= -1.0 && drift.cosine() <= 1.0 && drift.relative_error() >= 0.0 &&
+         std::isfinite(drift.relative_error()) && drift.global_step() > 0 &&
+         drift.global_step() <= step + 1 && drift.tokens() >= 0 &&
+         drift.tokens() <= kMaxBelievableTokens;
+}
+
+// Its kinds are labels of series.
+std::string WrongWithDrift(const v1::WorkerEvent::Step& step) {
+  for (const auto& [kind, drift] : step.drift()) {
+    const std::optional<program::Stash> stash = program::StashOfName(kind);
+    if (!stash.has_value() || program::RowOf(*stash).fidelity == program::Fidelity::kExact)
+      return "the drift of a kind that is none or exact";
+    if (!IsBelievable(drift, step.progress().global_step()))
+      return absl::StrCat("a drift of ", kind, " with cosine ", drift.cosine(),
+                          " and relative error ", drift.relative_error(), ", in step ",
+                          drift.global_step(), " on ", drift.tokens(), " tokens");
+  }
+  constexpr size_t kMaxReasonBytes = 1024;
+  if (step.drift_not_measured().size() > kMaxReasonBytes)
+    return absl::StrCat("a reason of ", step.drift_not_measured().size(), " bytes, at most ",
+                        kMaxReasonBytes);
+  return "";
+}
+
 // Nobody trains that far: such a number would stay in the job for ever.
 std::string AbsurdIn(const v1::Progress& now, int64_t max_steps) {
   const int64_t most = max_steps > 0 ? max_steps : kMaxSteps;
@@ -94,6 +122,7 @@ std::string WrongWith(const v1::WorkerEvent::Step& step, int64_t step_before, in
   if (std::string absurd = AbsurdIn(now, max_steps); !absurd.empty()) return absurd;
   if (!IsBelievablePeak(step.measured_peak_bytes()))
     return absl::StrCat("a peak of ", step.measured_peak_bytes(), " bytes");
+  if (std::string wrong = WrongWithDrift(step); !wrong.empty()) return wrong;
   return WrongWithLooks(step);
 }
 

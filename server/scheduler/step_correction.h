@@ -12,6 +12,7 @@
 #define SERVER_SCHEDULER_STEP_CORRECTION_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/time/time.h"
 #include "server/scheduler/recent_median.h"
@@ -22,8 +23,9 @@ namespace snug::server {
 class StepCorrection {
  public:
   // The worker has reported the job's progress; its attempt began behind step `began_at`. The first
-  // two steps of an attempt warm up, and so does the first one under another plan.
-  void OnStep(int64_t began_at, v1::Job& job);
+  // two steps of an attempt warm up, and so does the first one under another plan. Gives measured
+  // to predicted time of a step that counts.
+  std::optional<double> OnStep(int64_t began_at, v1::Job& job);
 
  private:
   RecentMedian ratios_;       // Measured to predicted.
@@ -34,7 +36,11 @@ class StepCorrection {
 // Measured to predicted time of the job's steps; 0: not known yet.
 double StepRatioOf(const v1::Job& job);
 
+// The same of those that it made alone on its device (interference.h); 0: it has made none.
+double AloneRatioOf(const v1::Job& job);
+
 // Writes the time that the job's plan predicts, and the same corrected by `ratio`; 0: by nothing.
+// Its steps alone told how far predictions are off, and so it is for this plan.
 void SetStepTime(double ratio, v1::Job& job);
 
 // Of the job's steps, without what comes between them. InfiniteDuration: it is not known.

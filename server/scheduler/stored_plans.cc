@@ -48,7 +48,8 @@ StoredPlans::StoredPlans(const std::vector<Device>& devices) : made_by_(ThisBuil
   for (const Device& device : devices) {
     const program::MachineRates rates = RatesOf(device);
     absl::StrAppend(&made_by_, " ", device.name, ",", device.id(), ",", device.threads, ",",
-                    device.threads_per_job, ",", device.context_bytes, ",", device.products);
+                    device.threads_per_job, ",", device.context_bytes, ",", device.products, ",",
+                    device.host_bytes, ",", rates.head_rows);
     for (const program::Rates* of : {&rates.f32, &rates.bf16})
       for (const double rate : of->per_second) absl::StrAppend(&made_by_, ",", rate);
   }

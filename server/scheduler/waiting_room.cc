@@ -38,6 +38,7 @@ std::optional<Placement> WaitingRoom::PlaceBehind(QueuedJob job, std::vector<Dev
   const std::string id = job.id;
   job.priority = kBehindAll;
   job.order = INT64_MAX;
+  job.no_steps = true;
   queue.Put(std::move(job));
   const Decision decision = Decide(queue, std::move(devices), now_us);
   for (const Placement& placement : decision.placements)

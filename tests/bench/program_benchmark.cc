@@ -10,6 +10,7 @@
 #include "tests/worker/program/models.h"
 #include "worker/program/lower.h"
 #include "worker/program/planning/frontier.h"
+#include "worker/program/planning/plan_memo.h"
 #include "worker/program/planning/predict.h"
 #include "worker/program/replay.h"
 
@@ -73,6 +74,20 @@ void BM_FirstPlans80Layers(benchmark::State& state) {
   state.counters["choices"] = static_cast<double>(choices);
 }
 BENCHMARK(BM_FirstPlans80Layers)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
+
+// All of it where plans may offload: beside an H100, whose copies hide behind its computing. No key
+// comes again, so that nothing is remembered.
+void BM_FirstPlansOnHost80Layers(benchmark::State& state) {
+  LowerOptions options = Options();
+  options.machine = {.cpu = false, .rates = Rates::Of(6e14, 2.7e12)};
+  size_t lowered = 0;
+  for (auto _ : state) {
+    ++options.key.tokens;
+    lowered = OrDie(PlanFactsOf(Llama70BLora(), options, {.on_host = true}))->lowered.size();
+  }
+  state.counters["lowered"] = static_cast<double>(lowered);
+}
+BENCHMARK(BM_FirstPlansOnHost80Layers)->Unit(benchmark::kMillisecond);
 
 // ... and at each later one, also for another budget: keep, "recompute k of 80" and the frontier.
 void BM_PlansAgain80Layers(benchmark::State& state) {

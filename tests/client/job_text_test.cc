@@ -102,11 +102,44 @@ TEST(JobTextTest, WhereNothingWasSeenNothingIsSaid) {
   }
 }
 
+TEST(JobTextTest, ADriftIsShownByKindOrWhyThereIsNone) {
+  v1::Job job = FromText(R"(
+    id: "k3f" state: STATE_RUNNING
+    drift { key: "int8"
+            value { cosine: 0.99991 relative_error: 0.0132 global_step: 2 tokens: 512 } }
+    drift { key: "int4" value { cosine: 0.9 relative_error: 0.41 global_step: 202 tokens: 64 } })");
+  EXPECT_THAT(Printed(job),
+              testing::HasSubstr(
+                  "drift      int4 cosine 0.9000, relative error 0.41 (step 202, 64 tokens); "
+                  "int8 cosine 0.9999, relative error 0.013 (step 2, 512 tokens)\n"));
+  job.clear_drift();
+  job.set_drift_not_measured("memory.gradients: released");
+  EXPECT_THAT(Printed(job),
+              testing::HasSubstr("drift      not measured: memory.gradients: released\n"));
+  job.clear_drift_not_measured();
+  EXPECT_THAT(Printed(job), testing::Not(testing::HasSubstr("drift")));
+}
+
 TEST(JobTextTest, ThePredictedTimeStandsBesideTheCorrectedOne) {
   v1::Job job = FromText(R"(id: "k3f" state: STATE_RUNNING step_time { predicted_seconds: 0.5 })");
   EXPECT_THAT(Printed(job), testing::HasSubstr("time       predicted 0.5 s a step\n"));
   job.mutable_step_time()->set_corrected_seconds(0.98765);
   EXPECT_THAT(Printed(job), testing::HasSubstr("s a step, by its own steps 0.988 s\n"));
+  job.mutable_step_time()->set_alone_seconds(0.51);
+  EXPECT_THAT(Printed(job), testing::HasSubstr(" 0.988 s, alone 0.51 s\n"));
+  job.mutable_step_time()->set_slowdown(1.8125);
+  EXPECT_THAT(
+      Printed(job),
+      testing::HasSubstr(" alone 0.51 s; beside others 1.81 times its fair share of time\n"));
+}
+
+TEST(JobTextTest, AJobThatLeftADeviceForAnotherSaysWhy) {
+  v1::Job job = FromText(R"(id: "k3f" state: STATE_QUEUED displacement { reason: "slows b" })");
+  EXPECT_THAT(Printed(job), testing::Not(testing::HasSubstr("put back")));
+  job.mutable_displacement()->set_count(1);
+  EXPECT_THAT(Printed(job), testing::HasSubstr("put back   1 time, at last because it slows b\n"));
+  job.mutable_displacement()->set_count(2);
+  EXPECT_THAT(Printed(job), testing::HasSubstr("put back   2 times, at last because it slows b\n"));
 }
 
 TEST(JobTextTest, AJobThatFailedShowsItsError) {

@@ -60,7 +60,10 @@ TEST(JsonTest, AJobAlwaysShowsItsFields) {
   "parent_job": "",
   "keep": false,
   "extends_step": "0",
-  "key": ""
+  "key": "",
+  "drift": {},
+  "drift_not_measured": "",
+  "pause_cause": ""
 }
 )");
 }

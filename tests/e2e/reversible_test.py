@@ -13,6 +13,7 @@ from tests.harness import datasets, jobs, models
 from tests.harness.daemon import Daemon
 
 RECOVER = 'memory.stash={"*": reversible}'
+AHEAD = 'memory.stash={"*": {kind: reversible, ahead: true}}'
 JOB = """
 model: ./model
 dataset: ./train.jsonl
@@ -81,6 +82,17 @@ class ReversibleTest(unittest.TestCase):
                 loss = mean_loss(model, rows)
                 self.assertAlmostEqual(job["progress"]["eval_loss"], loss, delta=1e-5 * loss)
                 self.check_answers(output, model)
+
+    def test_rev_10_layers_recovered_ahead_train_the_same_weights(self):
+        file = self.write()
+        _, output = self.finish(file, RECOVER)
+        _, ahead = self.finish(file, AHEAD)
+        weights = [(folder / "model.safetensors").read_bytes() for folder in (output, ahead)]
+        self.assertEqual(weights[0], weights[1])
+        (plan,) = self.daemon.json("plan", file, AHEAD)["plans"]
+        self.assertEqual(plan["options"], {"reversible": [{"ahead": True}]})
+        text = self.daemon.run("plan", file, AHEAD).stdout
+        self.assertRegex(text, r"reversible +recovered ahead")
 
     def check_answers(self, output, model):
         line = json.loads((output / "samples.jsonl").read_text().splitlines()[-1])

@@ -30,6 +30,18 @@ class StashTest(unittest.TestCase):
         self.assertEqual(memory["measured_peak_bytes"], memory["predicted_peak_bytes"])
         return job, (self.daemon.attempt(name) / "output" / "model.safetensors").read_bytes()
 
+    def assertMeasured(self, job, kind):
+        """In its second step, against the exact gradient."""
+        (measured,) = job["drift"]
+        self.assertEqual(measured, kind)
+        drift = job["drift"][kind]
+        self.assertEqual(drift["global_step"], "2")
+        self.assertGreaterEqual(int(drift["tokens"]), 32)
+        self.assertGreater(drift["relative_error"], 1e-4)
+        self.assertGreater(drift["cosine"], 0.1)
+        self.assertLessEqual(drift["cosine"], 1.0)
+        self.assertEqual(job["drift_not_measured"], "")
+
     def peak(self, job):
         return int(job["memory"]["predicted_peak_bytes"])
 
@@ -40,6 +52,7 @@ class StashTest(unittest.TestCase):
         self.assertLess(self.peak(offloaded), self.peak(kept))
         self.assertEqual(kept["memory"]["fidelity"], "exact")
         self.assertEqual(kept["memory"]["kinds"], {"keep": 1.0})
+        self.assertEqual(kept["drift"], {})
         self.assertGreater(int(offloaded["memory"]["host_bytes"]), 0)
         text = assignments.read(self.daemon.attempt(offloaded["id"]))
         self.assertRegex(text, r"host_bytes: [1-9]\d+")
@@ -141,6 +154,7 @@ class StashTest(unittest.TestCase):
                 self.assertNotEqual(weights, other)
                 self.assertLess(self.peak(coded), before)
                 self.assertEqual(coded["memory"]["fidelity"], "approximate")
+                self.assertMeasured(coded, kind)
                 shares = coded["memory"]["kinds"]
                 self.assertGreater(shares[kind], 0.1)
                 self.assertAlmostEqual(sum(shares.values()), 1.0, places=6)
@@ -174,6 +188,7 @@ class StashTest(unittest.TestCase):
             sampled, other = self.run_job(which, unbiased)
             self.assertNotEqual(weights, other)
             self.assertLess(self.peak(sampled), self.peak(kept))
+            self.assertMeasured(sampled, "sampled")
             self.assertAlmostEqual(
                 float(sampled["progress"]["loss"]), float(kept["progress"]["loss"]), delta=0.1
             )
@@ -185,6 +200,28 @@ class StashTest(unittest.TestCase):
         self.assertRegex(text, r"sampled +rho 0\.25, estimator wta")
         sent = assignments.read(self.daemon.attempt(sampled["id"]))
         self.assertRegex(sent, r'rho: 0\.25\s+estimator: "wta"')
+
+    def test_a_measurement_changes_no_weight_and_may_be_left_out(self):
+        coded = (all_in("int8"), "memory.fidelity=approximate")
+        measured, weights = self.run_job(*coded)
+        text = self.daemon.run("get", measured["id"]).stdout
+        self.assertRegex(text, r"drift +int8 cosine [01]\.\d+, relative error")
+        log = self.daemon.run("logs", measured["id"]).stdout
+        self.assertIn("the gradient of layers with int8 against the exact one", log)
+        left_out, same = self.run_job(*coded, "memory.drift_steps=0")
+        self.assertEqual(weights, same)
+        self.assertEqual(left_out["drift"], {})
+        refused = self.daemon.run("submit", self.file, "memory.drift_steps=20", code=None)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("memory.drift_steps", refused.stderr)
+        released, _ = self.run_job(
+            *coded,
+            "memory.gradients=released",
+            "training.max_grad_norm=0",
+            "training.gradient_accumulation_steps=1",
+        )
+        self.assertEqual(released["drift"], {})
+        self.assertIn("memory.gradients: released", released["drift_not_measured"])
 
     def test_a_lossy_kind_has_to_be_allowed(self):
         for kind, fidelity in (

@@ -15,6 +15,7 @@ from transformers.quantizers.quantizers_utils import should_convert_module
 
 BLOCK, GROUP = 64, 256
 LAYERS = re.compile(r"model\.layers\.\d+\.(self_attn|mlp)\.\w+\.weight")
+HEAD = "lm_head.weight"
 # QLoRA, appendix E.
 NF4 = torch.tensor(
     [
@@ -123,18 +124,21 @@ def int8_parts(key, weight):
 
 
 def quantises(key, skipped):
-    """Whether transformers would quantise that matrix."""
+    """Whether transformers would quantise that matrix of a model with an untied head, which it
+    leaves out by default, where nothing is said to be skipped."""
+    if not LAYERS.fullmatch(key) and (key != HEAD or skipped is None):
+        return False
     return should_convert_module(key.removesuffix(".weight"), skipped)
 
 
 def write(model, folder, kind, nested=True, skipped=None):
-    """A folder with the model of another one, its layers' linear weights in codes: NF4 or INT8.
-    `skipped`: modules that stay in floats, as transformers reads such names."""
+    """A folder with the model of another one, its linear weights in codes: NF4 or INT8.
+    `skipped`: modules that stay in floats, as transformers reads such names; None: the head."""
     model, folder = pathlib.Path(model), pathlib.Path(folder)
     shutil.copytree(model, folder)
     tensors = {}
     for key, weight in load_file(folder / "model.safetensors").items():
-        if not LAYERS.fullmatch(key) or not quantises(key, skipped):
+        if not quantises(key, skipped):
             tensors[key] = weight
         else:
             parts = nf4_parts(key, weight, nested) if kind == "NF4" else int8_parts(key, weight)

@@ -147,6 +147,27 @@ TEST(ScatterRowsTest, ClearsAllWhenNoRowIsNamed) {
   EXPECT_EQ(Dense(y), Reference(3 * 31, 0.0));
 }
 
+// Without rows to write those named stay as they are, to the bit.
+TEST(ScatterRowsTest, ClearsTheOthersAlone) {
+  for (DType dtype : kTypes) {
+    for (int64_t C : kWidths) {
+      Matrix x(4, C, dtype), y(8, C, dtype);
+      y.Fill(3);
+      Reference expected(8 * C);
+      for (int64_t i = 0; i < 4; ++i)
+        for (int64_t c = 0; c < C; ++c) expected[kIndex[i] * C + c] = y.At(kIndex[i], c);
+      ScatterRowsParams p = Scatter(x, y);
+      p.x = nullptr;
+      p.x_stride = 0;
+      EXPECT_EQ(Name(ScatterRows(p, TestStream())), "null pointer: x");
+      p.zero_others = true;
+      ASSERT_TRUE(ScatterRows(p, TestStream()).ok());
+      EXPECT_EQ(Dense(y), expected);
+      EXPECT_TRUE(y.GapsUntouched());
+    }
+  }
+}
+
 TEST(ScatterRowsTest, RefusesIndicesThatMeetOrLeaveTheTable) {
   Matrix x(4, 31), y(7, 31);
   x.Fill(5);

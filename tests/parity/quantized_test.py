@@ -47,18 +47,19 @@ def int8(weight):
 
 
 def dequantised(quantise, skipped=None):
-    """A change of a model: the linear modules of its layers hold what the format leaves, but for
-    those that are skipped."""
+    """A change of a model: its linear modules hold what the format leaves, but for those that are
+    skipped, and the head where nobody says what is."""
 
     def change(model, _rows):
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        matrices = [
-            (f"model.layers.{name}".replace(".base_layer", ""), parameter)
-            for name, parameter in base.model.layers.named_parameters()
+        matrices = {
+            name.replace(".base_layer", ""): parameter
+            for name, parameter in base.named_parameters()
             if parameter.ndim == 2 and "lora_" not in name
-        ]
-        assert len(matrices) >= 7 * len(base.model.layers), len(matrices)
-        for key, parameter in matrices:
+        }
+        of_layers = [key for key in matrices if packed.LAYERS.fullmatch(key)]
+        assert len(of_layers) >= 7 * len(base.model.layers), of_layers
+        for key, parameter in matrices.items():
             if packed.quantises(key, skipped):
                 parameter.data = quantise(parameter.data.float()).to(parameter.dtype)
 
@@ -99,7 +100,7 @@ class QuantizedTest(unittest.TestCase):
     def over_codes(self, case, kind, **written):
         """A run over a checkpoint in codes."""
         prepared = self.runs.prepared(case)
-        folder = prepared.folder / "-".join([kind, *written])
+        folder = prepared.folder / "-".join([self._testMethodName, kind, *written])
         packed.write(prepared.model, folder, kind, **written)
         spec = cases.job_spec(prepared)
         request = request_of(prepared, spec, prepared.folder / f"of-{folder.name}")
@@ -124,6 +125,17 @@ class QuantizedTest(unittest.TestCase):
         found = self.violations(prepared, ours, dequantised(nf4, skipped))
         self.assertEqual(found, {"losses": [], "gradients": [], "weights": []})
         found = self.violations(prepared, ours, dequantised(nf4))
+        self.assertTrue(all(found.values()), found)
+
+    def test_a_head_that_a_checkpoint_has_in_codes_is_taken_as_it_is(self):
+        skipped = ["model.layers.1.self_attn"]
+        for case in (cases.ADAPTED_HEADS, CASES[0]):
+            for kind, quantise in (("INT8", int8), ("NF4", nf4)):
+                with self.subTest(case.name, kind=kind):
+                    prepared, ours = self.over_codes(case, kind, skipped=skipped)
+                    found = self.violations(prepared, ours, dequantised(quantise, skipped))
+                    self.assertEqual(found, {"losses": [], "gradients": [], "weights": []})
+        found = self.violations(prepared, ours, dequantised(quantise, [*skipped, "lm_head"]))
         self.assertTrue(all(found.values()), found)
 
     def test_a_base_that_is_not_quantised_fails(self):

@@ -132,7 +132,7 @@ class PauseTest(unittest.TestCase):
     # Whether or not its dataset is prepared by then.
     def test_a_new_job_can_be_paused(self):
         for _ in range(3):
-            name = self.daemon.submit_script("steps=2")
+            name = self.daemon.submit_script("steps=2 step_ms=1000")
             self.daemon.run("pause", name)
             self.daemon.wait_state(name, "PAUSED", "SUCCEEDED")
             self.daemon.run("resume", name, code=None)

@@ -405,9 +405,10 @@ class ShareTest(unittest.TestCase):
         site = Site(share="16MiB")
         self.addCleanup(site.close)
         red, blue = site.token("red", "user"), site.token("blue", "user")
-        first = site.ok("submit", site.job("red", ENDLESS), token=red)["id"]
+        long = "steps=100 step_ms=3000"
+        first = site.ok("submit", site.job("red", long), token=red)["id"]
         running = site.ended(first, "RUNNING", red)
-        second = site.ok("submit", site.job("red", ENDLESS), token=red)["id"]
+        second = site.ok("submit", site.job("red", long), token=red)["id"]
         site.ended(second, "QUEUED", red)
         share = "of its tenant's share, "  # Known from its first round on.
         wait_for(

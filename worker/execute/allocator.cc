@@ -1,11 +1,22 @@
 #include "worker/execute/allocator.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "absl/strings/str_cat.h"
 #include "worker/program/tape.h"
 
 namespace snug::execute {
+namespace {
+
+// Names the calling thread. Unlike its id, no later thread gets it.
+int64_t NumberOfThread() {
+  static std::atomic<int64_t> threads = 0;
+  thread_local const int64_t number = threads++;
+  return number;
+}
+
+}  // namespace
 
 int64_t CountedBytes(int64_t bytes) {
   return (bytes + program::kAlignment - 1) / program::kAlignment * program::kAlignment;
@@ -47,34 +58,42 @@ void TrackingAllocator::CloseBlock() {
 
 void TrackingAllocator::OpenSlice(const Slice& slice) {
   std::lock_guard lock(mutex_);
-  slice_ = slice;
-  in_op_ = true;
+  slices_[NumberOfThread()] = {.slice = slice, .open = true};
   if (const auto arena = outside_.find(slice.base); arena != outside_.end()) {
     arena->second.begins_slices = true;
   }
-  blocks_.clear();
-  slice_peak_bytes_ = 0;
 }
 
 int64_t TrackingAllocator::CloseSlice() {
   std::lock_guard lock(mutex_);
-  in_op_ = false;
-  if (!blocks_.empty()) {
-    throw SliceExceeded(absl::StrCat("op ", slice_.op, " of block ", slice_.block, " still holds ",
-                                     blocks_.size(), " pieces of its workspace after its run"));
+  OpSlice& op = slices_.at(NumberOfThread());
+  op.open = false;
+  if (!op.pieces.empty()) {
+    throw SliceExceeded(absl::StrCat("op ", op.slice.op, " of block ", op.slice.block,
+                                     " still holds ", op.pieces.size(),
+                                     " pieces of its workspace after its run"));
   }
-  return slice_peak_bytes_;
+  return op.peak_bytes;
 }
 
 void TrackingAllocator::AbandonSlice() {
   std::lock_guard lock(mutex_);
-  in_op_ = false;
-  blocks_.clear();
+  slices_[NumberOfThread()] = {};
+}
+
+TrackingAllocator::OpSlice* TrackingAllocator::SliceInUse() {
+  if (const auto own = slices_.find(NumberOfThread()); own != slices_.end())
+    return own->second.open ? &own->second : nullptr;
+  for (auto& [thread, op] : slices_) {
+    if (op.open) return &op;
+  }
+  return nullptr;
 }
 
 TrackingAllocator::Taken TrackingAllocator::Take(int64_t bytes) {
   std::lock_guard lock(mutex_);
-  if (in_op_) return {TakeFromSlice(CountedBytes(bytes)), Origin::kSlice};
+  if (OpSlice* const op = SliceInUse(); op != nullptr)
+    return {TakeFromSlice(*op, CountedBytes(bytes)), Origin::kSlice};
   return {TakeOutside(CountedBytes(bytes)), Origin::kOutside};
 }
 
@@ -120,22 +139,20 @@ void* TrackingAllocator::TakeFromBlock(int64_t bytes) {
 }
 
 // First fit: ops take a handful of pieces and give them back in nearly the same order.
-void* TrackingAllocator::TakeFromSlice(int64_t bytes) {
+void* TrackingAllocator::TakeFromSlice(OpSlice& op, int64_t bytes) {
+  const Slice& slice = op.slice;
   int64_t offset = 0;
-  for (const auto& [begin, taken] : blocks_) {
+  for (const auto& [begin, taken] : op.pieces) {
     if (begin - offset >= bytes) break;
     offset = begin + taken;
   }
-  if (offset + bytes > slice_.bytes) RefuseSlice(bytes, offset);
-  blocks_[offset] = bytes;
-  slice_peak_bytes_ = std::max(slice_peak_bytes_, offset + bytes);
-  return slice_.base + offset;
-}
-
-void TrackingAllocator::RefuseSlice(int64_t bytes, int64_t in_use) const {
-  throw SliceExceeded(absl::StrCat("op ", slice_.op, " of block ", slice_.block, " declares ",
-                                   slice_.bytes, " bytes of workspace and asked for ", bytes,
-                                   " more with ", in_use, " in use"));
+  if (offset + bytes > slice.bytes)
+    throw SliceExceeded(absl::StrCat("op ", slice.op, " of block ", slice.block, " declares ",
+                                     slice.bytes, " bytes of workspace and asked for ", bytes,
+                                     " more with ", offset, " in use"));
+  op.pieces[offset] = bytes;
+  op.peak_bytes = std::max(op.peak_bytes, offset + bytes);
+  return slice.base + offset;
 }
 
 void TrackingAllocator::GiveBackAddress(void* address) {
@@ -148,7 +165,10 @@ void TrackingAllocator::GiveBackAddress(void* address) {
 
 // A piece of a slice that is closed already was reported when it closed.
 bool TrackingAllocator::GiveBackPiece(void* address) {
-  return in_op_ && blocks_.erase(static_cast<char*>(address) - slice_.base) > 0;
+  return std::any_of(slices_.begin(), slices_.end(), [&](auto& entry) {
+    OpSlice& op = entry.second;
+    return op.open && op.pieces.erase(static_cast<char*>(address) - op.slice.base) > 0;
+  });
 }
 
 bool TrackingAllocator::InBlock(const void* address) const {

@@ -4,8 +4,11 @@
 // Invariants: outside an op, current + asked <= cap or the call throws CapExceeded; inside an op,
 // nothing comes from anywhere but the slice, or the call throws SliceExceeded. While a block is
 // open and not sealed, what is taken outside ops is part of it: the block counts, its parts do not.
-// Every address is a multiple of kAlignment and sizes count rounded up to it. Safe to call from any
-// thread: ATen's threads call it too. It never looks into the memory.
+// Every address is a multiple of kAlignment and sizes count rounded up to it. It never looks into
+// the memory.
+//
+// Safe to call from any thread. Two may run an op each, in slices of their own, which they opened.
+// A thread that never opened one is ATen's, and works for an op while one runs.
 //
 // The first piece of a slice can have the address of the arena that the slice lies in. Which of the
 // two is given back is said by the function called, never by the address; a piece that outlives its
@@ -80,6 +83,7 @@ class TrackingAllocator {
   void SealBlock();  // From now on nothing is part of it any more.
   void CloseBlock();
 
+  // That of the op which the calling thread runs.
   void OpenSlice(const Slice& slice);
   // The most that was in use at one time, measured to the end of the highest block. Throws
   // SliceExceeded when the op still holds any.
@@ -108,14 +112,23 @@ class TrackingAllocator {
     bool sealed = false;
   };
 
+  // The slice of an op.
+  struct OpSlice {
+    Slice slice;
+    bool open = false;
+    std::map<int64_t, int64_t> pieces;  // Offset -> rounded bytes.
+    int64_t peak_bytes = 0;
+  };
+
+  // That serves the calling thread; null: it takes from outside.
+  OpSlice* SliceInUse();
   bool GiveBackPiece(void* address);
   void GiveBackOutside(void* address);
   bool InBlock(const void* address) const;
   void* TakeOutside(int64_t bytes);
   void* TakeFromSource(int64_t bytes);
   void* TakeFromBlock(int64_t bytes);
-  void* TakeFromSlice(int64_t bytes);
-  [[noreturn]] void RefuseSlice(int64_t bytes, int64_t in_use) const;
+  static void* TakeFromSlice(OpSlice& op, int64_t bytes);
 
   const MemorySource source_;
   mutable std::mutex mutex_;
@@ -124,10 +137,7 @@ class TrackingAllocator {
   int64_t peak_bytes_ = 0;
   std::unordered_map<void*, Outside> outside_;  // By address.
   Block block_;                                 // No base: none is open.
-  bool in_op_ = false;
-  Slice slice_;
-  std::map<int64_t, int64_t> blocks_;  // Of the slice: offset -> rounded bytes.
-  int64_t slice_peak_bytes_ = 0;
+  std::map<int64_t, OpSlice> slices_;           // By the thread that opens them.
 };
 
 }  // namespace snug::execute

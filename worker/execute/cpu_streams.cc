@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <queue>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -12,8 +13,10 @@ namespace snug::execute {
 
 class CpuStreams::Thread {
  public:
-  explicit Thread(const Task& before_each) : before_each_(before_each), thread_([this] { Run(); }) {
-    pthread_setname_np(thread_.native_handle(), "snug-copies");
+  Thread(int stream, const Task& before_each)
+      : before_each_(before_each), thread_([this] { Run(); }) {
+    const std::string name = "snug-stream-" + std::to_string(stream);  // At most 15 characters.
+    pthread_setname_np(thread_.native_handle(), name.c_str());
   }
   ~Thread() {
     {
@@ -77,7 +80,7 @@ CpuStreams::~CpuStreams() { Synchronize(); }
 
 CpuStreams::Thread& CpuStreams::ThreadOf(int stream) {
   std::unique_ptr<Thread>& thread = threads_[stream];
-  if (thread == nullptr) thread = std::make_unique<Thread>(before_each_);
+  if (thread == nullptr) thread = std::make_unique<Thread>(stream, before_each_);
   return *thread;
 }
 

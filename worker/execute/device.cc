@@ -1,17 +1,14 @@
 #include "worker/execute/device.h"
 
-#include <ATen/Parallel.h>
-#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <fstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "worker/execute/cpu_allocator.h"
+#include "worker/execute/cpu_device.h"
 #include "worker/execute/torch_errors.h"
 
 namespace snug::execute {
@@ -33,33 +30,6 @@ void* Device::AllocateHost(int64_t bytes) {
 void Device::FreeHost(void* address, int64_t bytes) noexcept {
   munmap(address, static_cast<size_t>(bytes));
 }
-
-CpuDevice::CpuDevice(int threads, CpuStreams::Task before_copies)
-    : allocator_(CpuAllocator()), streams_(std::move(before_copies)) {
-  at::set_num_threads(threads);
-}
-
-program::Machine CpuDevice::machine() const { return {.threads = at::get_num_threads()}; }
-
-void CpuDevice::Copy(void* to, const void* from, int64_t bytes, int /*stream*/) {
-  std::memcpy(to, from, static_cast<size_t>(bytes));
-}
-
-void CpuDevice::CopyAsync(void* to, const void* from, int64_t bytes, int stream) {
-  streams_.Issue(stream, [=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
-}
-
-absl::Status CpuDevice::Synchronize() {
-  streams_.Synchronize();
-  return absl::OkStatus();
-}
-
-void CpuDevice::Fill(void* to, int byte, int64_t bytes, int /*stream*/) {
-  std::memset(to, byte, static_cast<size_t>(bytes));
-}
-
-// The C library keeps what is freed, and that of an arena may be gigabytes.
-void CpuDevice::ReturnFreeMemory() { malloc_trim(/*pad=*/0); }
 
 absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const std::string& name, int threads) {
   absl::string_view number = name;

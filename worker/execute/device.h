@@ -1,5 +1,5 @@
-// A device as the worker uses it: memory, streams, products, functions of the ops. The CPU is done
-// here; a GPU is another class of this shape (gpu/).
+// A device as the worker uses it: memory, streams, products, functions of the ops. The CPU
+// (cpu_device.h) and a GPU (gpu/) are classes of this shape.
 //
 // Invariant of a device whose memory the host does not read: nothing outside its kernels and its
 // Copy and Zero looks at what its allocator gave out. What runs on one stream runs in order; the
@@ -8,6 +8,7 @@
 #define WORKER_EXECUTE_DEVICE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,7 +16,6 @@
 #include "absl/status/statusor.h"
 #include "kernels/types.h"
 #include "worker/execute/allocator.h"
-#include "worker/execute/cpu_streams.h"
 #include "worker/execute/gemm.h"
 #include "worker/execute/op_run.h"
 #include "worker/program/op_table.h"
@@ -44,6 +44,9 @@ class Device {
   // stream has been waited for. The host's memory is AllocateHost's.
   virtual void CopyAsync(void* to, const void* from, int64_t bytes, int stream) = 0;
   virtual void Fill(void* to, int byte, int64_t bytes, int stream) = 0;
+  // Calls `run`, which calls an op's function on the stream and throws nothing: at once where the
+  // function only issues work, else in the stream's order, perhaps after this returns.
+  virtual void Issue(int /*stream*/, const std::function<void()>& run) { run(); }
   // What one stream has recorded others can wait for, until Synchronize: an event is one tape's.
   virtual void Record(int event, int stream) = 0;
   virtual void Wait(int event, int stream) = 0;
@@ -64,36 +67,6 @@ class Device {
   virtual void FreeHost(void* address, int64_t bytes) noexcept;
 
   void Zero(void* to, int64_t bytes, int stream) { Fill(to, 0, bytes, stream); }
-};
-
-// cpu:0. Ops and what else is called on stream 0 are done when the call returns; only CopyAsync and
-// events know other streams.
-class CpuDevice final : public Device {
- public:
-  // `threads`: of ATen and of our kernels. Sets the process's thread count and its CPU allocator.
-  // `before_copies`: what a thread that copies does before each; tests delay copies by it.
-  explicit CpuDevice(int threads, CpuStreams::Task before_copies = {});
-
-  const std::string& name() const override { return name_; }
-  program::Machine machine() const override;
-  TrackingAllocator& allocator() override { return allocator_; }
-  const OpFunctionTable& ops() const override { return OpFunctionsOfKernels(); }
-  bool host_reads_memory() const override { return true; }
-  kernels::Stream stream(int /*number*/) override { return nullptr; }
-  void Copy(void* to, const void* from, int64_t bytes, int stream) override;
-  void CopyAsync(void* to, const void* from, int64_t bytes, int stream) override;
-  void Fill(void* to, int byte, int64_t bytes, int stream) override;
-  void Record(int event, int stream) override { streams_.Record(event, stream); }
-  void Wait(int event, int stream) override { streams_.Wait(event, stream); }
-  void Multiply(const GemmCall& call, int /*stream*/) override { Gemm(call); }
-  bool rounds_products() const override { return false; }
-  absl::Status Synchronize() override;
-  void ReturnFreeMemory() override;
-
- private:
-  std::string name_ = "cpu:0";
-  TrackingAllocator& allocator_;
-  CpuStreams streams_;
 };
 
 // "cpu:N" or "gpu:N". FailedPrecondition: gpu:N in a worker that is built without GPUs, or where

@@ -89,6 +89,7 @@ absl::StatusOr<double> Executor::Run(const program::Tape& tape, SlotMemory& memo
   Frame frame{tape, memory, batch, scalars, update};
   token_sums_ = {};
   workspace_use_.assign(tape.instructions.size(), {});
+  wrong_beside_ = absl::OkStatus();
   const absl::Status ran = RunLines(frame);
   // Of a run that failed, too: what is on its way writes into memory that may go now.
   const absl::Status done = device_.Synchronize();
@@ -187,13 +188,17 @@ absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
     case Instruction::Kind::kRecord:
       return CatchTorch([&] { device_.Record(line.event, line.stream); });
     case Instruction::Kind::kWait:
-      return CatchTorch([&] { device_.Wait(line.event, line.stream); });
+      RETURN_IF_ERROR(CatchTorch([&] { device_.Wait(line.event, line.stream); }));
+      return WrongBeside();
     case Instruction::Kind::kLoop:
       return absl::OkStatus();  // RunLoop runs its body.
-    case Instruction::Kind::kUpdate:
+    case Instruction::Kind::kUpdate: {
       if (!frame.update) return absl::InternalError("a gradient is released, and nobody takes it");
-      return frame.update(line.parameters[0],
-                          GradientAt(line.parameters[0], at(line.operands.in[0].slot)));
+      const View gradient = GradientAt(line.parameters[0], at(line.operands.in[0].slot));
+      absl::Status taken;  // What is thrown must not leave while other streams run.
+      RETURN_IF_ERROR(CatchTorch([&] { taken = frame.update(line.parameters[0], gradient); }));
+      return taken;
+    }
   }
   return absl::InternalError("an instruction of no known kind");
 }
@@ -209,6 +214,23 @@ absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
     slice.base = frame.memory.At(frame.tape, line.workspace);
     slice.bytes = frame.tape.slots[static_cast<size_t>(line.workspace)].bytes;
   }
+  if (line.stream == program::kComputeStream) return RunInSlice(run, slice, function, t);
+  return CatchTorch([&] {
+    device_.Issue(line.stream, [this, run, slice, function, t] {
+      const absl::Status status = RunInSlice(run, slice, function, t);
+      const std::lock_guard<std::mutex> lock(mutex_);
+      wrong_beside_.Update(status);
+    });
+  });
+}
+
+absl::Status Executor::WrongBeside() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return wrong_beside_;
+}
+
+absl::Status Executor::RunInSlice(OpRun run, const Slice& slice, void (*function)(const OpRun&),
+                                  size_t t) {
   return CatchTorch([&] {
     OpenedSlice opened(device_.allocator(), slice);
     const auto start = std::chrono::steady_clock::now();

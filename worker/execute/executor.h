@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -78,6 +79,10 @@ class Executor {
   absl::Status RunWithSlots(Frame& frame, size_t t);
   absl::Status Step(Frame& frame, const program::Instruction& line, size_t t);
   absl::Status RunOp(Frame& frame, const program::Instruction& line, size_t t);
+  // In a slice of its own; another stream than the one that computes may have a thread of its own.
+  absl::Status RunInSlice(OpRun run, const Slice& slice, void (*function)(const OpRun&), size_t t);
+  // What went wrong first on another stream. A tape waits for all that runs there.
+  absl::Status WrongBeside();
   // Of the parameter's shape, in a slot of the tape.
   View GradientAt(int32_t parameter, char* slot) const;
   OpRun Bind(const Frame& frame, const program::Instruction& line) const;
@@ -93,6 +98,8 @@ class Executor {
   const OpFunctionTable* functions_;
   TokenSums token_sums_;
   std::vector<WorkspaceUse> workspace_use_;
+  std::mutex mutex_;
+  absl::Status wrong_beside_;  // Under mutex_.
 };
 
 }  // namespace snug::execute

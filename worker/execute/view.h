@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "worker/execute/kv_cache.h"
 #include "worker/program/program.h"
 
 namespace snug::kernels {
@@ -46,18 +47,6 @@ struct ParameterView {
   View gradient;
 };
 
-// Keys and values of tokens that came before a batch, for generation: by block of the program, of
-// the compute type. Document d of a batch has its rows from d * capacity on. A step puts its own
-// behind `rows`; whoever runs it counts them then.
-//
-// A tape for this has a key whose longest document is `capacity`, though its tokens are fewer.
-struct KvCache {
-  void* const* keys = nullptr;    // [block]: (documents * capacity, Hkv*D), or null if none.
-  void* const* values = nullptr;  // [block]: the same.
-  int64_t capacity = 0;           // Rows per document.
-  const int64_t* rows = nullptr;  // (documents) there before this batch; the host's.
-};
-
 // One micro-batch in the worker's static buffers, which lie on the device but for those that are
 // said to be the host's. Rows of all documents lie behind one another. Trained tokens are the rows
 // whose prediction has a weight other than 0, in their order.
@@ -74,14 +63,15 @@ struct Batch {
   const int32_t* token_types = nullptr;  // (N) of a model that has such.
   // (N, C*P*P) of images, of the compute type: each token's patch, 0 of those that stand for none.
   const void* patches = nullptr;
-  const int64_t* offsets = nullptr;         // (documents + 1) the host's: where each one's begin.
-  const int64_t* device_offsets = nullptr;  // The same on the device.
+  const int64_t* offsets = nullptr;           // (documents + 1) the host's: where each one's begin.
+  const int64_t* device_offsets = nullptr;    // The same on the device,
+  const int32_t* device_offsets32 = nullptr;  // and of a GPU in 32 bits, as libraries take them.
   // (documents + 1) of the encoder's rows, where there is one: the host's, and the device's.
   const int64_t* source_offsets = nullptr;
   const int64_t* device_source_offsets = nullptr;
-  const int64_t* trained_rows = nullptr;       // (M) rising
-  const int64_t* host_trained_rows = nullptr;  // The same, the host's.
-  const int32_t* labels = nullptr;             // (M) the token that the row predicts.
+  const int64_t* device_source_counts = nullptr;  // (documents) of a GPU: how many each one has.
+  const int64_t* trained_rows = nullptr;          // (M) rising
+  const int32_t* labels = nullptr;                // (M) the token that the row predicts.
   // (M) of images that are mixed; else null: a second label (negative: none), the first's share.
   const int32_t* second_labels = nullptr;
   const float* shares = nullptr;

@@ -80,7 +80,9 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.key = KeyFrom(from.plan().key());
   if (!from.device().empty()) to.device = from.device();
   to.threads = from.plan().threads();
-  if (from.plan().head_rows() > 0) to.head_rows = from.plan().head_rows();
+  to.head_rows = from.plan().head_rows();
+  to.drift_steps = DriftStepsFrom(from.spec());
+  to.drift_step = from.drift_step();
   to.context_bytes = from.context_bytes();
   to.unseen_bytes = from.unseen_bytes();
   to.products = from.products();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/eval_metrics.h"
+#include "worker/program/planning/exact_step.h"
 
 namespace snug::link {
 namespace {
@@ -175,6 +176,11 @@ train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
   return to;
 }
 
+int64_t DriftStepsFrom(const v1::JobSpec& spec) {
+  const v1::MemorySpec& memory = spec.memory();
+  return memory.has_drift_steps() ? memory.drift_steps() : program::kLeastDriftSteps;
+}
+
 program::TaskChoice TaskFrom(const v1::JobSpec& spec) {
   program::TaskChoice choice = {.task = {}, .labels = spec.num_labels()};
   if (spec.task() == v1::JobSpec::TASK_CAUSAL_LM) choice.task = program::Task::kCausalLm;
@@ -225,9 +231,14 @@ namespace {
 
 absl::StatusOr<program::SiteStash> WithOptions(program::Stash kind,
                                                const v1::StashOptions& options) {
-  if (kind != program::Stash::kSampled) return program::SiteStash(kind, options.rows());
-  const std::optional<double> rho = options.has_rho() ? std::optional(options.rho()) : std::nullopt;
-  return program::SampledBy(rho, options.estimator());
+  if (kind == program::Stash::kSampled) {
+    const std::optional<double> rho =
+        options.has_rho() ? std::optional(options.rho()) : std::nullopt;
+    return program::SampledBy(rho, options.estimator());
+  }
+  program::SiteStash stash(kind, options.rows());
+  stash.ahead = options.ahead();
+  return stash;
 }
 
 }  // namespace
@@ -294,6 +305,7 @@ absl::StatusOr<train::PlanOrder> OrderFrom(const v1::PlanOrder& from) {
   if (!plan.ok()) return plan.status();
   return train::PlanOrder{.number = from.number(),
                           .plan = *std::move(plan),
+                          .head_rows = from.plan().head_rows(),
                           .cap_bytes = from.bytes(),
                           .promised = BytesFrom(from.plan())};
 }
@@ -313,6 +325,17 @@ v1::MemoryLook LookTo(const program::MemoryLook& from) {
   to.set_counted_bytes(from.counted_bytes);
   to.set_seen_bytes(from.seen_bytes);
   return to;
+}
+
+void DriftTo(const train::TrainingProgress& progress, v1::WorkerEvent::Step& step) {
+  for (const auto& [kind, from] : progress.drift) {
+    v1::Drift& to = (*step.mutable_drift())[kind];
+    to.set_cosine(from.cosine);
+    to.set_relative_error(from.relative_error);
+    to.set_global_step(from.global_step);
+    to.set_tokens(from.tokens);
+  }
+  step.set_drift_not_measured(progress.drift_not_measured);
 }
 
 v1::Progress ProgressTo(const train::TrainingProgress& from) {

@@ -11,6 +11,7 @@
 namespace snug::link {
 
 train::TrainingOptions TrainingFrom(const v1::JobSpec& spec);
+int64_t DriftStepsFrom(const v1::JobSpec& spec);  // AttemptOptions::drift_steps.
 program::TaskChoice TaskFrom(const v1::JobSpec& spec);
 program::TrainingMode ModeFrom(const v1::JobSpec& spec);
 // Errors: a way of keeping a value that this version does not know.
@@ -23,6 +24,8 @@ train::AnswerOptions AnswersFrom(const v1::SampleOrder& from);
 absl::StatusOr<train::PlanOrder> OrderFrom(const v1::PlanOrder& from);
 v1::WorkerEvent::PlanChanged AnswerTo(const train::PlanAnswer& from);
 v1::MemoryLook LookTo(const program::MemoryLook& look);
+// Their part of a report.
+void DriftTo(const train::TrainingProgress& progress, v1::WorkerEvent::Step& step);
 v1::Progress ProgressTo(const train::TrainingProgress& progress);
 v1::WorkerResult ResultTo(const train::AttemptResult& result);
 

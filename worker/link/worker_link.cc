@@ -98,6 +98,7 @@ class SocketLink final : public WorkerLink {
     event.mutable_step()->set_current_bytes(memory.current_bytes);
     for (const program::MemoryLook& look : memory.looks)
       *event.mutable_step()->add_looks() = LookTo(look);
+    DriftTo(progress, *event.mutable_step());
     {
       const std::lock_guard lock(mutex_);
       *hello_.mutable_last() = event.step();

@@ -13,14 +13,11 @@ constexpr int64_t kStateBytes = 2 * kAlignment;
 
 int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Where documents begin, in 32 bits.
-int64_t OffsetBytes(const RunShape& run) { return Aligned((run.key.documents + 1) * 4); }
-
 int64_t ForwardBytes(const RunShape& run) {
   const OpAttributes& op = run.op->attributes;
   const int64_t rows = run.key.tokens * op.heads;
-  return OffsetBytes(run) + Aligned(rows * op.head_width * kB16) +  // o
-         Aligned(rows * kF32) + kStateBytes;                        // lse
+  return Aligned(rows * op.head_width * kB16) +  // o
+         Aligned(rows * kF32) + kStateBytes;     // lse
 }
 
 int64_t BackwardBytes(const RunShape& run) {
@@ -31,7 +28,7 @@ int64_t BackwardBytes(const RunShape& run) {
   const int64_t all_heads = Aligned(tokens * op.heads * width * kB16);
   // dk and dv of each query head, before they are added up over a group.
   const int64_t expanded = op.heads == op.kv_heads ? 0 : 2 * all_heads;
-  return OffsetBytes(run) + all_heads +                                 // dq
+  return all_heads +                                                    // dq
          2 * Aligned(tokens * op.kv_heads * width * kB16) + expanded +  // dk, dv
          Aligned(padded_rows * kF32) +                                  // delta
          Aligned(padded_rows * padded_width * kF32);                    // dq in fp32

@@ -23,7 +23,7 @@ int64_t KeyRowBytes(const BlockType& type, Rows rows) {
 // Gives everything behind the tape its place, and the whole its size.
 void PlaceBehindTape(const Program& program, const TapeKey& key, int64_t tape_bytes,
                      GenerationLayout& layout) {
-  constexpr int64_t kF32 = 4, kI32 = 4;
+  constexpr int64_t kF32 = 4, kI32 = 4, kI64 = 8;
   int64_t at = Aligned(tape_bytes);
   const auto take = [&at](int64_t bytes) { return std::exchange(at, at + Aligned(bytes)); };
   const auto place = [&](Rows rows, CacheLayout& cache) {
@@ -36,6 +36,7 @@ void PlaceBehindTape(const Program& program, const TapeKey& key, int64_t tape_by
   };
   place(Rows::kTokens, layout.own);
   place(Rows::kSource, layout.sources);
+  layout.spans = take(4 * kI64);
   layout.logits = take(program.config.vocabulary * kF32);
   layout.order = take(program.config.vocabulary * kI32);
   layout.bytes = at;

@@ -1,6 +1,7 @@
 // Where the memory of sample generation lies in the arena: the forward tape at its bottom, and
-// behind it what outlives a run of it: keys and values of all tokens so far, the last row's logits,
-// and room to sort them. Nothing of a training step is alive then, so the arena serves both.
+// behind it what outlives a run of it: keys and values of all tokens so far, how many these are,
+// the last row's logits, and room to sort them. Nothing of a training step is alive then, so the
+// arena serves both.
 #ifndef WORKER_PROGRAM_GENERATION_H_
 #define WORKER_PROGRAM_GENERATION_H_
 
@@ -32,6 +33,7 @@ struct GenerationLayout {
   Tape tape;            // Runs the prompt, then token after token.
   CacheLayout own;      // Of the document's tokens.
   CacheLayout sources;  // Of the source's, for the blocks that read an encoder.
+  int64_t spans = 0;    // (2, 2) int64: of each, where a document's keys begin, and their number.
   int64_t logits = 0;   // (V) fp32
   int64_t order = 0;    // (V) int32
   int64_t bytes = 0;    // Of the arena.

@@ -10,6 +10,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/program/lowering/graph.h"
 #include "worker/program/lowering/layout.h"
+#include "worker/program/lowering/recovery.h"
 #include "worker/program/lowering/script.h"
 #include "worker/program/lowering/streams.h"
 
@@ -51,7 +52,8 @@ absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const Lower
   std::vector<SiteStash> stashes = options.training ? StashesOf(program, graph, plan)
                                                     : std::vector<SiteStash>(graph.values.size());
   const Loops loops = LoopsOf(graph, stashes);
-  Layout layout = LayOut(OverlapCopies(ScriptOf(program, {graph, stashes, loops}, options)));
+  Script script = RecoverAhead(ScriptOf(program, {graph, stashes, loops}, options));
+  Layout layout = LayOut(OverlapCopies(std::move(script)));
   const size_t instructions = layout.instructions.size();
   SlotIndex births(layout.slots, instructions, &Slot::first);
   SlotIndex deaths(layout.slots, instructions, &Slot::last);

@@ -4,6 +4,7 @@
 #define WORKER_PROGRAM_LOWER_H_
 
 #include "absl/status/statusor.h"
+#include "worker/program/head_rows.h"
 #include "worker/program/op_table.h"
 #include "worker/program/plan.h"
 #include "worker/program/program.h"
@@ -11,15 +12,13 @@
 
 namespace snug::program {
 
-// Rows of a pass over which a head takes its loss: 64 is slower, 1024 slightly faster for 4 times
-// the bytes of logits.
-inline constexpr int32_t kHeadRows = 256;
-
 struct LowerOptions {
   TapeKey key = {};
   Machine machine = {};
-  bool training = true;  // false: forward and loss only.
-  int32_t head_rows = kHeadRows;
+  bool training = true;   // false: forward and loss only.
+  int32_t head_rows = 0;  // Of a pass over which a head takes its loss; 0: the machine's.
+
+  int32_t rows_of_head() const { return head_rows > 0 ? head_rows : HeadRowsOn(machine); }
 };
 
 absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const LowerOptions& options);

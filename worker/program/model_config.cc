@@ -24,6 +24,8 @@
 #include "worker/program/families/family.h"
 #include "worker/program/files/json.h"
 #include "worker/program/files/json_fields.h"
+#include "worker/program/files/packed_tensors.h"
+#include "worker/program/files/safetensors.h"
 #include "worker/program/stages.h"
 
 namespace snug::program {
@@ -462,7 +464,11 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text, std::string_
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& model_dir) {
   const std::string path = absl::StrCat(model_dir, "/config.json");
   ASSIGN_OR_RETURN(const json document, ReadJsonFile(path, JsonLimits()));
-  return Interpret(document, path);
+  ASSIGN_OR_RETURN(ModelConfig config, Interpret(document, path));
+  if (config.quantization == Quantization::kNone) return config;
+  ASSIGN_OR_RETURN(const TensorIndex index, ReadModelIndex(model_dir, config));
+  config.outer_codes = CodesOutsideLayers(index);
+  return config;
 }
 
 }  // namespace snug::program

@@ -59,8 +59,9 @@ struct ModelConfig {
   // Where a job adds tokens: V of the model's files, and the first of the ids whose rows begin as
   // the mean of those before.
   int64_t file_vocabulary = 0, first_added = 0;
-  Quantization quantization = Quantization::kNone;  // As its files have the linear weights,
-  std::vector<std::string> in_floats;               // but for those of these modules.
+  Quantization quantization = Quantization::kNone;  // As its files have the layers' linear weights,
+  std::vector<std::string> in_floats;               // but for those of these modules,
+  std::vector<std::string> outer_codes;             // and outside the layers those of these.
 
   // What sets a family apart. The defaults are Llama's.
   Activation activation = Activation::kSilu;
@@ -127,7 +128,7 @@ struct ModelConfig {
 
 // `text` is the content of a config.json; `where` names it in errors.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text, std::string_view where);
-absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& model_dir);
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& model_dir);  // With outer_codes.
 
 // Of its keys, what comes before those of the base: "model.", "bert.".
 std::string BasePrefix(const ModelConfig& config);
@@ -141,8 +142,7 @@ absl::Status MakeReversible(ModelConfig& config);
 // The class of transformers for its family and task: "LlamaForCausalLM".
 std::string ArchitectureOf(const ModelConfig& config);
 
-// One that another process read: of a family that is known, and within the limits that reading
-// keeps.
+// One that another process read: of a known family, and within the limits that reading keeps.
 absl::Status CheckModelConfig(const ModelConfig& config);
 
 }  // namespace snug::program

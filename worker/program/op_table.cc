@@ -149,8 +149,8 @@ double VisiblePairs(const RunShape& run) {
 }
 
 // Logits are written and read, and with gradients once more each. Then the forward's product comes
-// first. Beside an adapter the matrix is frozen. It is so large that its products hide that it is
-// arranged anew for each pass.
+// first. Beside an adapter the matrix is frozen. On a CPU products of a pass take so long that they
+// hide that the matrix is arranged anew; a GPU reads it anew about as long as it computes.
 void AddHead(const RunShape& run, Work& work) {
   const auto width = static_cast<double>(run.in[0].width);
   const auto rank = static_cast<double>(run.op->attributes.rank);
@@ -160,7 +160,7 @@ void AddHead(const RunShape& run, Work& work) {
   RunShape forward = run;
   forward.direction = Direction::kForward;
   forward.out[0].rows = of_loss;  // Those of the products.
-  forward.passes = 1;
+  if (run.cpu) forward.passes = 1;
   RunShape backward = forward;
   backward.direction = Direction::kBackward;
   const bool trains = run.direction == Direction::kBackward;

@@ -55,7 +55,8 @@ inline constexpr uint32_t kNeedsOutput = 1u << 16;  // Shifted left by the outpu
 struct Machine {
   int threads = 1;
   bool cpu = true;
-  Rates rates = {};  // Of time alone: tapes are the same whatever they are.
+  Rates rates = {};       // Of time alone: tapes are the same whatever they are.
+  int32_t head_rows = 0;  // MachineRates::head_rows, of a GPU.
 };
 
 // What a line of a tape takes. A CPU starts a run and then does its work. A GPU is given the next
@@ -72,6 +73,7 @@ struct RunShape {
   int64_t vocabulary = 0;  // Rows of a head's matrix that has one per token.
   uint16_t sampled = 0;    // Backward: of input 0 this share of the rows is there; 0: all.
   int64_t passes = 1;      // That do the work of the key's rows.
+  bool cpu = true;         // Where it runs.
   // Shapes of all inputs and outputs, whether the run names them or not; slots say nothing.
   std::array<Operand, kMaxInputs> in;
   std::array<Operand, kMaxOutputs> out;

@@ -46,16 +46,26 @@ absl::StatusOr<Quantization> KindOf(const ModelConfig& config, const TrainingMod
                                                  ": give that, or leave it out"));
 }
 
-// As transformers reads a list of modules: one that is named, or ends so, or lies in a named one.
-bool IsInFloats(const ModelConfig& config, const std::string& key) {
-  const absl::string_view module = absl::StripSuffix(key, ".weight");
-  return absl::c_any_of(config.in_floats, [module](const std::string& name) {
-    return absl::EndsWith(module, name) || absl::StartsWith(module, absl::StrCat(name, "."));
-  });
+absl::string_view ModuleOf(absl::string_view key) { return absl::StripSuffix(key, ".weight"); }
+
+bool Matches(absl::string_view module, absl::string_view name) {
+  if (absl::EndsWith(module, name)) return true;
+  return absl::StartsWith(module, name) &&
+         (absl::EndsWith(name, ".") || module[name.size()] == '.');
 }
 
 size_t WeightOf(const Block& block, const Op& op) {
   return static_cast<size_t>(block.parameters[static_cast<size_t>(op.parameters[0])]);
+}
+
+// The op has a weight. A job's own codes are in no head; those of files may be.
+bool ReadsCodes(const ModelConfig& config, const Block& block, const Op& op,
+                const Parameter& weight) {
+  if (weight.trainable) return false;
+  if (config.quantization != Quantization::kNone && block.layer < 0)
+    return absl::c_linear_search(config.outer_codes, ModuleOf(weight.key)) &&
+           !ReplacesHead(config, weight);
+  return IsLinear(op) && NameInFloats(config, weight) == nullptr;
 }
 
 // Whether each op reads codes in a block of that type.
@@ -63,14 +73,31 @@ std::vector<bool> ReadersOfCodes(const Program& program, const BlockType& type,
                                  const Block& block) {
   std::vector<bool> reads;
   for (const Op& op : type.ops) {
-    const Parameter* weight = IsLinear(op) ? &program.parameters[WeightOf(block, op)] : nullptr;
-    reads.push_back(weight != nullptr && !weight->trainable &&
-                    !IsInFloats(program.config, weight->key));
+    const bool multiplies = IsLinear(op) || op.code == OpCode::kHeadLoss;
+    reads.push_back(multiplies &&
+                    ReadsCodes(program.config, block, op, program.parameters[WeightOf(block, op)]));
   }
   return reads;
 }
 
+// A product with codes has no scale of its own.
+absl::Status CheckScale(const Op& op, const Parameter& weight) {
+  if (op.code != OpCode::kHeadLoss || op.attributes.table_scale == 1.0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("quantization: ", weight.key, " is in ", NameOf(weight.quantization),
+                   ", and config.json scales what it reads (scale_decoder_outputs); accepted "
+                   "beside that: a head in floats"));
+}
+
 }  // namespace
+
+const std::string* NameInFloats(const ModelConfig& config, const Parameter& weight) {
+  const absl::string_view of_files = ModuleOf(weight.key), of_class = ModuleOf(ModuleKeyOf(weight));
+  const auto found = absl::c_find_if(config.in_floats, [&](const std::string& name) {
+    return Matches(of_files, name) || Matches(of_class, name);
+  });
+  return found == config.in_floats.end() ? nullptr : &*found;
+}
 
 // Where the files leave some layers' modules in floats, these layers' blocks get a type of their
 // own.
@@ -92,6 +119,7 @@ absl::Status Quantize(Program& program, const TrainingMode& mode) {
       Parameter& weight = program.parameters[WeightOf(block, ops[i])];
       weight.quantization = ops[i].attributes.quantization = kind;
       RETURN_IF_ERROR(CheckRows(ops[i], weight));
+      RETURN_IF_ERROR(CheckScale(ops[i], weight));
     }
   }
   return absl::OkStatus();

@@ -2,12 +2,16 @@
 // bytes that each takes. What the worker allocates and the daemon predicts are the same functions.
 //
 // As in QLoRA and bitsandbytes these are the weights of the linear modules in the layers. Head,
-// embedding, norms, biases, and what is trained whole stay as they are; so do modules that the
-// model's files name as left out (ModelConfig::in_floats).
+// embedding, norms, biases, and what is trained whole stay as they are.
+//
+// Files that are in codes already may leave modules out by name (ModelConfig::in_floats). Outside
+// the layers (head, pooler, classifier) a module is in codes where the files have its codes
+// (ModelConfig::outer_codes): versions of transformers differ in what they leave out there.
 #ifndef WORKER_PROGRAM_QUANTIZATION_H_
 #define WORKER_PROGRAM_QUANTIZATION_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "worker/program/program.h"
@@ -18,6 +22,10 @@ namespace snug::program {
 // them. InvalidArgument: the files have another kind, or the mode is one that changes such weights;
 // naming the module, ops that share a fused matrix begin within a group of it that has one scale.
 absl::Status Quantize(Program& program, const TrainingMode& mode);
+
+// The name in ModelConfig::in_floats that leaves the weight out of the codes, as transformers reads
+// such names: of the module, of its end, or of what it lies in. Null: none does.
+const std::string* NameInFloats(const ModelConfig& config, const Parameter& weight);
 
 // The parts of a quantised matrix in one piece of memory, by the byte at which each begins; the
 // codes begin at 0. Each is rounded up to kAlignment.

@@ -1,5 +1,5 @@
 // What runs of ops cost, and how fast a machine works: what the time of a plan is reckoned by. No
-// size depends on it.
+// size depends on it, but for what a pass of the head takes on a GPU.
 #ifndef WORKER_PROGRAM_RATES_H_
 #define WORKER_PROGRAM_RATES_H_
 
@@ -68,6 +68,9 @@ struct Rates {
 // over memory on most devices, within a factor of two.
 struct MachineRates {
   Rates f32, bf16;
+  // On a GPU: rows of a pass of the head, as many as its products need to be fast (head_rows.h);
+  // 0: not measured.
+  int32_t head_rows = 0;
 
   const Rates& At(DType compute) const { return compute == DType::kBF16 ? bf16 : f32; }
   auto operator<=>(const MachineRates&) const = default;

@@ -30,13 +30,23 @@ Work TapeWork(const Tape& tape) {
 }  // namespace
 
 double SecondsOf(const Tape& tape, const Machine& machine) {
-  std::array<double, kCopyStream + 1> now = {};  // By stream.
+  if (machine.cpu) {
+    double sum = 0.0;
+    for (const Instruction& line : tape.instructions) sum += SecondsOf(line.work, machine);
+    return sum;
+  }
+  std::array<double, kStreams> now = {};  // By stream.
   std::map<int16_t, double> events;
+  Work of_both;  // Since a recovery may begin: of all streams that compute.
   for (const Instruction& line : tape.instructions) {
-    double& clock = now[machine.cpu ? kComputeStream : line.stream];
+    double& clock = now[line.stream];
     clock += SecondsOf(line.work, machine);
+    if (line.stream != kCopyStream) of_both += line.work;
     if (line.kind == Instruction::Kind::kRecord) events[line.event] = clock;
     if (line.kind == Instruction::Kind::kWait) clock = std::max(clock, events.at(line.event));
+    if (line.event == kMayRecover && line.stream == kComputeStream) of_both = {};
+    if (line.event == kIsRecovered && line.stream == kComputeStream)
+      clock = std::max(clock, events.at(kMayRecover) + SecondsOf(of_both, machine));
   }
   return *std::max_element(now.begin(), now.end());
 }

@@ -32,8 +32,11 @@ struct Replay {
 
 Replay ReplayTape(const Tape& tape);
 
-// What a run of the tape takes on a machine. A device's streams run beside one another; on a CPU
-// they share its cores and its memory, and it takes the sum.
+// What a run of the tape takes on a machine. A device's copies run beside what it computes. What it
+// computes on two streams at once takes no less than either alone, nor less than one device takes
+// for the work of both, nor than one host for all of their runs: what is gained is the time in
+// which the device waits for the host, or the host for the device. On a CPU streams share its cores
+// and its memory, and it takes the sum.
 double SecondsOf(const Tape& tape, const Machine& machine);
 
 // Live bytes after each instruction began: the timeline that `snug plan --explain` draws.

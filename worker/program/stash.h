@@ -56,6 +56,9 @@ struct SiteStash {
   int32_t rows = 0;    // kChunk: rows of a pass; 0: by the tokens there are (RowsOfPass).
   uint16_t share = 0;  // kSampled: of the rows, how many are kept, in parts of kWholeShare,
   Estimator estimator = Estimator::kPps;  // and how they are drawn.
+  // kReversible: what a layer makes again runs beside the backward of the layer behind it
+  // (lowering/recovery.h).
+  bool ahead = false;
 
   SiteStash() = default;
   SiteStash(Stash kind, int32_t rows = 0)  // NOLINT: a kind is enough.

@@ -17,6 +17,7 @@
 
 #include "worker/program/program.h"
 #include "worker/program/rates.h"
+#include "worker/program/stream.h"
 #include "worker/program/tape_key.h"
 
 namespace snug::program {
@@ -41,11 +42,6 @@ constexpr int64_t Aligned(int64_t bytes) {
 }
 
 inline constexpr int64_t kWholeShare = 10000;
-
-// What runs on one stream runs in the tape's order; streams run beside one another, and one that
-// waits for an event runs behind what the other had been given when it recorded it. Only copies run
-// on the second, which needs no workspace.
-inline constexpr uint8_t kComputeStream = 0, kCopyStream = 1;
 
 // A value or a gradient in its buffer. Absent (kNoSlot): not needed, not wanted.
 struct Operand {

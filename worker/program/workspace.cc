@@ -88,17 +88,8 @@ int64_t ReorderBytes(const RunShape& run, const Machine& machine) {
   return machine.cpu ? 0 : Aligned(run.op->attributes.order.patches() * kIndex);
 }
 
-// On a GPU: where the keys of each document lie in a cache, if there is one.
-int64_t StreamAttentionForward(const RunShape& run) {
-  constexpr int64_t kIndex = 8;
-  return 2 * Aligned(run.key.documents * kIndex);
-}
-
 int64_t StreamAttentionBackward(const RunShape& run, const Machine& machine) {
-  constexpr int64_t kIndex = 8;  // How many keys each document has, where they are of other rows.
-  const OpAttributes& a = run.op->attributes;
-  return Aligned(kernels::AttentionBackwardStreamBytes(AttentionSizesOf(run, machine))) +
-         (a.key_rows == a.query_rows ? 0 : Aligned(run.key.documents * kIndex));
+  return Aligned(kernels::AttentionBackwardStreamBytes(AttentionSizesOf(run, machine)));
 }
 
 // ---- the others ---------------------------------------------------------------------------------
@@ -131,11 +122,18 @@ int64_t ColumnSums(const RunShape& run, const Machine& machine, int64_t width) {
 
 // A product with a quantised weight; one that is added to what is there is made beside it, some
 // rows at a time.
-int64_t FrozenBytes(const RunShape& run, const Machine& machine, int64_t columns, bool adds) {
+struct FrozenSize {
+  int64_t rows, columns;
+  bool adds;
+};
+int64_t FrozenBytes(const RunShape& run, const Machine& machine, const FrozenSize& size) {
   if (run.op->attributes.quantization == Quantization::kNone) return 0;
-  const int64_t rows = std::min(run.out_rows(0), PartRows(machine));
-  const int64_t part = adds ? Aligned(rows * columns * SizeOf(run.compute)) : 0;
+  const int64_t rows = std::min(size.rows, PartRows(machine));
+  const int64_t part = size.adds ? Aligned(rows * size.columns * SizeOf(run.compute)) : 0;
   return part + (machine.cpu ? kernels::FrozenLinearWorkspace(machine.threads) : 0);
+}
+int64_t FrozenBytes(const RunShape& run, const Machine& machine, int64_t columns, bool adds) {
+  return FrozenBytes(run, machine, {run.out_rows(0), columns, adds});
 }
 
 // Of the gradient of output 0, the rows that a sample of input 0 has, weighted.
@@ -194,10 +192,13 @@ int64_t HeadLossBytes(const RunShape& run, const Machine& machine) {
   const int64_t gathered = run.op->attributes.selected ? 0 : Aligned(rows * width * element) + za;
   const int64_t pass = gathered + Aligned(rows * classes * element);
   const int64_t bias = run.op->attributes.bias ? ColumnSums(run, machine, rows, classes) : 0;
-  const int64_t forward =
+  const int64_t product =
       adapted ? PartBytes(run, machine, rows, classes) : ProductBytes(run, machine, rows, classes);
+  const int64_t forward =
+      std::max(product, FrozenBytes(run, machine, {rows, classes, run.op->attributes.bias}));
   if (run.direction == Direction::kForward) return pass + forward;
-  return pass + std::max({bias, za + forward, ProductBytes(run, machine, rows, width)});
+  return pass + std::max({bias, za + product, forward, ProductBytes(run, machine, rows, width),
+                          FrozenBytes(run, machine, {rows, width, /*adds=*/false})});
 }
 
 // A's columns of all tokens.
@@ -219,8 +220,7 @@ int64_t AttentionBytes(const RunShape& run, const Machine& machine) {
                              : kernels::AttentionBackwardBytes(sizes));
   }
   // With a cache, and where ATen has no kernels, it is our own even so.
-  const int64_t own =
-      biases + (forward ? StreamAttentionForward(run) : StreamAttentionBackward(run, machine));
+  const int64_t own = biases + (forward ? 0 : StreamAttentionBackward(run, machine));
   const bool flash = FlashServes(run.op->attributes, run.compute);
   return flash ? std::max(own, FlashAttentionBytes(run)) : own;
 }

@@ -70,8 +70,10 @@ absl::StatusOr<std::unique_ptr<Answerer>> Answerer::Create(const AttemptOptions&
 }
 
 absl::Status Answerer::Lower() {
-  const program::LowerOptions options{
-      .key = attempt_.key, .machine = device_.machine(), .training = false};
+  const program::LowerOptions options{.key = attempt_.key,
+                                      .machine = device_.machine(),
+                                      .training = false,
+                                      .head_rows = attempt_.head_rows};
   ASSIGN_OR_RETURN(
       layout_, program::LayOutGeneration(program_, program::RecomputePlan(program_, 0), options));
   bytes_ = program::StaticComponents(program_, attempt_.key, options.machine, /*context_bytes=*/0);

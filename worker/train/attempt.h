@@ -15,6 +15,7 @@
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 #include "worker/train/figures.h"
+#include "worker/train/kind_drift.h"
 #include "worker/train/training_options.h"
 
 namespace snug::train {
@@ -51,8 +52,11 @@ struct AttemptOptions {
   program::TapeKey key;          // Of the worst training batch: what the plan was replayed at.
   std::string device = "cpu:0";  // Of GPUs the process sees this one alone.
   int threads = 1;
-  int32_t head_rows = program::kHeadRows;  // The plan's (program::LowerOptions).
-  std::string products;  // execute::GemmChoiceText as the node measured it; empty: the default.
+  int32_t head_rows = 0;  // The plan's (program::LowerOptions).
+  std::string products;   // execute::GemmChoiceText as the node measured it; empty: the default.
+  // From one measurement of an inexact gradient to the next, at least; 0: there is none.
+  int64_t drift_steps = 0;
+  int64_t drift_step = 0;  // In which the job's was last measured, by whatever attempt; 0: none.
   int64_t context_bytes = 0;
   int64_t unseen_bytes = 0;  // Of these, what the process cannot see of itself.
   int64_t cap_bytes = 0;
@@ -76,6 +80,7 @@ struct AttemptOptions {
 struct PlanOrder {
   int64_t number = 0;       // 1, 2, 3, ... per job.
   program::NamedPlan plan;  // For the attempt's key and threads.
+  int32_t head_rows = 0;    // That plan's (program::LowerOptions).
   int64_t cap_bytes = 0;
   std::optional<program::Components> promised;
 };
@@ -106,6 +111,8 @@ struct TrainingProgress {
   double step_seconds = 0.0;
   std::optional<double> eval_loss;
   Figures eval_figures;  // Of the same evaluation.
+  DriftByKind drift;     // Of each kind the newest that the attempt has measured.
+  std::string drift_not_measured;
   int64_t resumed_from_step = 0;
 };
 

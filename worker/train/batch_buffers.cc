@@ -29,10 +29,15 @@ constexpr int64_t BytesOf(int64_t elements) {
   return elements * static_cast<int64_t>(sizeof(T));
 }
 
-std::vector<std::span<const int32_t>> SourcesOf(const Dataset& dataset, const MicroBatch& rows) {
+// `most`: 0: all tokens.
+int64_t Limited(int64_t tokens, int64_t most) { return most > 0 ? std::min(tokens, most) : tokens; }
+
+std::vector<std::span<const int32_t>> SourcesOf(const Dataset& dataset, const MicroBatch& rows,
+                                                int64_t most_tokens) {
   std::vector<std::span<const int32_t>> sources;
   for (const int64_t row : rows)
-    sources.emplace_back(dataset.source_ids(row), static_cast<size_t>(dataset.source_tokens(row)));
+    sources.emplace_back(dataset.source_ids(row),
+                         static_cast<size_t>(Limited(dataset.source_tokens(row), most_tokens)));
   return sources;
 }
 
@@ -40,11 +45,26 @@ std::vector<std::span<const int32_t>> SourcesOf(const Dataset& dataset, const Mi
 
 int64_t BatchBuffers::held_bytes() const {
   int64_t bytes = 0;
-  for (const execute::DeviceBuffer* buffer :
-       {&ids_.buffer, &positions_.buffer, &token_types_.buffer, &labels_.buffer, &offsets_.buffer,
-        &source_ids_.buffer, &source_offsets_.buffer, &trained_rows_.buffer, &weights_.buffer,
-        &targets_.buffer, &logits_.buffer, &patches_.buffer, &second_labels_.buffer,
-        &shares_.buffer, &row_loss_, &row_entropy_, &row_correct_, &overflow_})
+  for (const execute::DeviceBuffer* buffer : {&ids_.buffer,
+                                              &positions_.buffer,
+                                              &token_types_.buffer,
+                                              &labels_.buffer,
+                                              &offsets_.buffer,
+                                              &offsets32_.buffer,
+                                              &source_ids_.buffer,
+                                              &source_offsets_.buffer,
+                                              &source_counts_.buffer,
+                                              &trained_rows_.buffer,
+                                              &weights_.buffer,
+                                              &targets_.buffer,
+                                              &logits_.buffer,
+                                              &patches_.buffer,
+                                              &second_labels_.buffer,
+                                              &shares_.buffer,
+                                              &row_loss_,
+                                              &row_entropy_,
+                                              &row_correct_,
+                                              &overflow_})
     bytes += buffer->counted_bytes();
   for (const Angles* angles : {&angles_, &local_angles_})
     bytes += angles->frequencies.buffer.counted_bytes() + angles->cos.counted_bytes() +
@@ -92,6 +112,11 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::Program& prog
     RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.shares_));
   }
   RETURN_IF_ERROR(buffers.Allocate(key.documents + 1, buffers.offsets_));
+  if (!device.machine().cpu) {
+    RETURN_IF_ERROR(buffers.Allocate(key.documents + 1, buffers.offsets32_));
+    if (config.has_source())
+      RETURN_IF_ERROR(buffers.Allocate(key.documents, buffers.source_counts_));
+  }
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_loss_));
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_entropy_));
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<int32_t>(tokens), buffers.row_correct_));
@@ -132,27 +157,34 @@ absl::Status BatchBuffers::CheckRoom(int64_t tokens, int64_t documents) const {
 absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const MicroBatch& rows,
                                                   const RowDraws& draws) {
   masking_ = draws.masking;
+  most_tokens_ = draws.most_tokens;
   const auto documents = static_cast<int64_t>(rows.size());
   RETURN_IF_ERROR(CheckRoom(0, documents));
   int64_t n = 0, trained = 0;
   for (int64_t d = 0; d < documents; ++d) {
     const int64_t row = rows[static_cast<size_t>(d)];
-    const int64_t tokens = dataset.tokens(row);
-    RETURN_IF_ERROR(CheckRoom(n + tokens, documents));
+    const Part part = PartOf(dataset, row);
+    RETURN_IF_ERROR(CheckRoom(n + part.tokens(), documents));
     offsets_.host()[d] = n;
-    std::copy_n(dataset.ids(row), tokens, ids_.host() + n);
+    std::copy_n(dataset.ids(row) + part.first, part.tokens(), ids_.host() + n);
     const int64_t first = trained;
     trained = Train(dataset, row, n, trained);
     if (patch_grid_.row_bytes() > 0) LayImage(dataset, row, n, first, draws.images);
     Place(dataset, row, n);
-    n += tokens;
+    n += part.tokens();
   }
   offsets_.host()[documents] = n;
   ASSIGN_OR_RETURN(execute::Batch batch, Finish(n, documents, trained));
   if (draws.images != nullptr && draws.images->augmenter.mixes())
     RETURN_IF_ERROR(AddMixed(trained, batch));
-  if (has_source_) RETURN_IF_ERROR(AddSources(SourcesOf(dataset, rows), batch));
+  if (has_source_)
+    RETURN_IF_ERROR(AddSources(SourcesOf(dataset, rows, draws.most_source_tokens), batch));
   return batch;
+}
+
+BatchBuffers::Part BatchBuffers::PartOf(const Dataset& dataset, int64_t row) const {
+  const int64_t all = dataset.tokens(row), some = Limited(all, most_tokens_);
+  return encodes_ || has_source_ ? Part{0, some} : Part{all - some, all};
 }
 
 absl::StatusOr<Predictions> BatchBuffers::Found() {
@@ -196,10 +228,16 @@ absl::Status BatchBuffers::AddSources(const std::vector<std::span<const int32_t>
     n += tokens;
   }
   source_offsets_.host()[sources.size()] = n;
+  if (source_counts_.device() != nullptr) {
+    for (size_t d = 0; d < sources.size(); ++d)
+      source_counts_.host()[d] = static_cast<int64_t>(sources[d].size());
+    RETURN_IF_ERROR(Upload(source_counts_, static_cast<int64_t>(sources.size())));
+  }
   batch.source_tokens = n;
   batch.source_ids = source_ids_.device();
   batch.source_offsets = source_offsets_.host();
   batch.device_source_offsets = source_offsets_.device();
+  batch.device_source_counts = source_counts_.device();
   RETURN_IF_ERROR(Upload(source_ids_, n));
   return Upload(source_offsets_, static_cast<int64_t>(sources.size()) + 1);
 }
@@ -207,7 +245,8 @@ absl::Status BatchBuffers::AddSources(const std::vector<std::span<const int32_t>
 // RoBERTa's positions count the tokens that are no padding, from behind the padding's id on, which
 // is the position of all padding, as the model reads them.
 void BatchBuffers::Place(const Dataset& dataset, int64_t row, int64_t begin) {
-  const int64_t tokens = dataset.tokens(row);
+  const Part part = PartOf(dataset, row);
+  const int64_t tokens = part.tokens();
   int32_t* positions = positions_.host() + begin;
   std::iota(positions, positions + tokens, static_cast<int32_t>(first_position_));
   if (first_position_ > 0) {
@@ -218,9 +257,9 @@ void BatchBuffers::Place(const Dataset& dataset, int64_t row, int64_t begin) {
                          : next++;
   }
   if (token_types_of_model_ == 0) return;
-  const int64_t second = token_types_of_model_ > 1 ? dataset.second_begin(row) : tokens;
+  const int64_t second = token_types_of_model_ > 1 ? dataset.second_begin(row) : part.end;
   int32_t* types = token_types_.host() + begin;
-  for (int64_t t = 0; t < tokens; ++t) types[t] = t < second ? 0 : 1;
+  for (int64_t t = 0; t < tokens; ++t) types[t] = part.first + t < second ? 0 : 1;
 }
 
 int64_t BatchBuffers::Train(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained) {
@@ -244,10 +283,11 @@ int64_t BatchBuffers::TrainTokens(const Dataset& dataset, int64_t row, int64_t b
                                   int64_t trained) {
   const int32_t* ids = dataset.ids(row);
   const float* weights = dataset.weights(row);
+  const Part part = PartOf(dataset, row);
   // Behind the last nothing follows within the document.
-  for (int64_t t = 0; t + 1 < dataset.tokens(row); ++t) {
+  for (int64_t t = part.first; t + 1 < part.end; ++t) {
     if (weights[t + 1] == 0.0f) continue;
-    trained_rows_.host()[trained] = begin + t;
+    trained_rows_.host()[trained] = begin + t - part.first;
     labels_.host()[trained] = ids[t + 1];
     weights_.host()[trained++] = weights[t + 1];
   }
@@ -257,9 +297,10 @@ int64_t BatchBuffers::TrainTokens(const Dataset& dataset, int64_t row, int64_t b
 int64_t BatchBuffers::ClassifyTokens(const Dataset& dataset, int64_t row, int64_t begin,
                                      int64_t trained) {
   const int32_t* labels = dataset.token_labels(row);
-  for (int64_t t = 0; t < dataset.tokens(row); ++t) {
+  const Part part = PartOf(dataset, row);
+  for (int64_t t = part.first; t < part.end; ++t) {
     if (labels[t] == kNoTokenLabel) continue;
-    trained_rows_.host()[trained] = begin + t;
+    trained_rows_.host()[trained] = begin + t - part.first;
     labels_.host()[trained] = labels[t];
     weights_.host()[trained++] = 1.0f;
   }
@@ -272,7 +313,8 @@ int64_t BatchBuffers::TrainTarget(const Dataset& dataset, int64_t row, int64_t b
   const int32_t* target = dataset.ids(row);
   const float* weights = dataset.weights(row);
   int32_t* ids = ids_.host() + begin;
-  for (int64_t t = 0; t < dataset.tokens(row); ++t) {
+  const int64_t tokens = PartOf(dataset, row).tokens();  // The first ones.
+  for (int64_t t = 0; t < tokens; ++t) {
     ids[t] = t == 0 ? start_token_ : target[t - 1];
     if (weights[t] == 0.0f) continue;
     trained_rows_.host()[trained] = begin + t;
@@ -286,12 +328,13 @@ int64_t BatchBuffers::TrainMasked(const Dataset& dataset, int64_t row, int64_t b
                                   int64_t trained) {
   const int32_t* ids = dataset.ids(row);
   const float* weights = dataset.weights(row);
-  for (int64_t t = 0; t < dataset.tokens(row); ++t) {
+  const Part part = PartOf(dataset, row);
+  for (int64_t t = part.first; t < part.end; ++t) {
     if (weights[t] == 0.0f) continue;
     const MaskedToken found = MaskOf(masking_, dataset.mask_tokens(), row, t, ids[t]);
     if (!found.chosen) continue;
-    ids_.host()[begin + t] = found.read;
-    trained_rows_.host()[trained] = begin + t;
+    ids_.host()[begin + t - part.first] = found.read;
+    trained_rows_.host()[trained] = begin + t - part.first;
     labels_.host()[trained] = ids[t];
     weights_.host()[trained++] = weights[t];
   }
@@ -303,9 +346,10 @@ int64_t BatchBuffers::TrainMasked(const Dataset& dataset, int64_t row, int64_t b
 int64_t BatchBuffers::TrainDocument(const Dataset& dataset, int64_t row, int64_t begin,
                                     int64_t trained) {
   const int32_t* ids = dataset.ids(row);
-  int64_t last = encodes_ ? 0 : dataset.tokens(row) - 1;
-  while (last > 0 && ids[last] == pad_token_) --last;
-  trained_rows_.host()[trained] = begin + last;
+  const Part part = PartOf(dataset, row);
+  int64_t last = encodes_ ? part.first : part.end - 1;
+  while (last > part.first && ids[last] == pad_token_) --last;
+  trained_rows_.host()[trained] = begin + last - part.first;
   if (targets_of_model_ > 0)
     std::copy_n(dataset.targets(row), targets_of_model_,
                 targets_.host() + trained * targets_of_model_);
@@ -339,6 +383,10 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
   if (token_types_of_model_ > 0) RETURN_IF_ERROR(Upload(token_types_, tokens));
   RETURN_IF_ERROR(Upload(patches_, tokens * patch_grid_.row_bytes()));
   RETURN_IF_ERROR(Upload(offsets_, documents + 1));
+  if (offsets32_.device() != nullptr) {
+    std::copy_n(offsets_.host(), documents + 1, offsets32_.host());
+    RETURN_IF_ERROR(Upload(offsets32_, documents + 1));
+  }
   RETURN_IF_ERROR(Upload(trained_rows_, trained));
   if (targets_of_model_ > 0)
     RETURN_IF_ERROR(Upload(targets_, trained * targets_of_model_));
@@ -357,8 +405,8 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
                         .patches = patches_.device(),
                         .offsets = offsets_.host(),
                         .device_offsets = offsets_.device(),
+                        .device_offsets32 = offsets32_.device(),
                         .trained_rows = trained_rows_.device(),
-                        .host_trained_rows = trained_rows_.host(),
                         .labels = labels_.device(),
                         .targets = targets_.device(),
                         .weights = weights_.device(),

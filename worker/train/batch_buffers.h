@@ -12,26 +12,14 @@
 #include "worker/execute/view.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
-#include "worker/train/augmenter.h"
 #include "worker/train/batches.h"
 #include "worker/train/dataset.h"
 #include "worker/train/evaluation_sums.h"
 #include "worker/train/masking.h"
 #include "worker/train/patches.h"
+#include "worker/train/row_draws.h"
 
 namespace snug::train {
-
-// Images as they are trained in an epoch.
-struct EpochImages {
-  Augmenter& augmenter;
-  int64_t epoch = 0;
-};
-
-// What each epoch draws anew of rows.
-struct RowDraws {
-  Masking masking;                      // Of rows that are masked.
-  const EpochImages* images = nullptr;  // Null where none is augmented.
-};
 
 class BatchBuffers {
  public:
@@ -94,6 +82,12 @@ class BatchBuffers {
   absl::Status Allocate(int64_t elements, Filled<T>& array);
   template <typename T>
   absl::Status Upload(Filled<T>& array, int64_t elements);
+  // Which of a row's tokens are there.
+  struct Part {
+    int64_t first = 0, end = 0;
+    int64_t tokens() const { return end - first; }
+  };
+  Part PartOf(const Dataset& dataset, int64_t row) const;
   // Positions and types of the tokens of a row that lies from token `begin` on.
   void Place(const Dataset& dataset, int64_t row, int64_t begin);
   // What is trained of a row that lies from token `begin` on, behind `trained` others; gives how
@@ -123,12 +117,15 @@ class BatchBuffers {
   program::Task task_;
   bool encodes_, has_source_;
   int32_t start_token_;
-  Masking masking_;  // Of the batch that is filled.
+  Masking masking_;          // Of the batch that is filled,
+  int64_t most_tokens_ = 0;  // and RowDraws::most_tokens.
   int64_t pad_token_, token_types_of_model_, first_position_;
   size_t stages_;  // Of merged patches there are fewer in each.
   Angles angles_, local_angles_;
   Filled<int32_t> ids_, positions_, token_types_, labels_, source_ids_;
   Filled<int64_t> offsets_, trained_rows_, source_offsets_;
+  Filled<int32_t> offsets32_;      // Of a GPU, as are these.
+  Filled<int64_t> source_counts_;  // Tokens of each source.
   Filled<float> weights_, targets_;
   Filled<float> logits_;  // The device fills it, and the host looks.
   PatchGrid patch_grid_;  // Of images.

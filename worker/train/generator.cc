@@ -1,5 +1,6 @@
 #include "worker/train/generator.h"
 
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -56,7 +57,8 @@ Generator::Cache Generator::CacheAt(const program::CacheLayout& layout) const {
 absl::Status Generator::Run(std::span<const int32_t> ids, std::span<const int32_t> source,
                             const Past& past) {
   ASSIGN_OR_RETURN(execute::Batch batch, buffers_.FillTokens(ids, source, past.tokens));
-  const execute::KvCache own = own_.With(&past.tokens), sources = sources_.With(&past.source);
+  execute::KvCache own = own_.With(&past.tokens), sources = sources_.With(&past.source);
+  RETURN_IF_ERROR(UploadSpans(batch, own, sources));
   batch.kv_cache = &own;
   batch.source_cache = &sources;
   batch.next_logits = reinterpret_cast<float*>(arena_.data() + layout_.logits);
@@ -64,6 +66,19 @@ absl::Status Generator::Run(std::span<const int32_t> ids, std::span<const int32_
   if (copied_.empty()) return absl::OkStatus();
   return execute::CopyMemory(arena_.device(), batch.next_logits,
                              static_cast<int64_t>(logits_.size_bytes()), copied_.data());
+}
+
+absl::Status Generator::UploadSpans(const execute::Batch& batch, execute::KvCache& own,
+                                    execute::KvCache& sources) const {
+  if (arena_.device().machine().cpu) return absl::OkStatus();
+  const std::array<int64_t, 4> spans = {0, *own.rows + batch.tokens, 0,
+                                        *sources.rows + batch.source_tokens};
+  auto* const there = reinterpret_cast<int64_t*>(arena_.data() + layout_.spans);
+  own.device_begins = there;
+  own.device_counts = there + 1;
+  sources.device_begins = there + 2;
+  sources.device_counts = there + 3;
+  return execute::CopyMemory(arena_.device(), spans.data(), sizeof(spans), there);
 }
 
 absl::StatusOr<std::vector<int32_t>> Generator::Answer(const Question& question) {

@@ -52,6 +52,9 @@ class Generator {
     }
   };
   Cache CacheAt(const program::CacheLayout& layout) const;
+  // Where the one document's keys are, and how many with the batch's own: for all blocks at once.
+  absl::Status UploadSpans(const execute::Batch& batch, execute::KvCache& own,
+                           execute::KvCache& sources) const;
 
   const program::GenerationLayout& layout_;
   const double softcap_;

@@ -13,10 +13,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
+#include "worker/execute/cpu_device.h"
 #include "worker/execute/device.h"
 #include "worker/execute/gemm.h"
 #include "worker/execute/gpu/measure_context.h"
 #include "worker/train/load_kernels.h"
+#include "worker/train/measure_head_rows.h"
 #include "worker/train/measure_rates.h"
 
 namespace snug::train {
@@ -37,8 +39,10 @@ std::string RatesText(const program::Rates& rates) {
 }
 
 std::string RatesText(const program::MachineRates& rates) {
+  const std::string head =
+      rates.head_rows > 0 ? absl::StrCat(", \"head_rows\": ", rates.head_rows) : "";
   return absl::StrCat("{\"fp32\": ", RatesText(rates.f32), ", \"bf16\": ", RatesText(rates.bf16),
-                      "}");
+                      head, "}");
 }
 
 std::string FactsText(const execute::ChildMemory& context, const std::string& products,
@@ -73,16 +77,20 @@ absl::StatusOr<std::string> CpuFactsText() {
   return FactsText({.taken_bytes = context_bytes}, execute::GemmChoiceText(choice), rates);
 }
 
-// Where they cannot be measured now, those of its kind stand in their place.
+// Adds what can be measured now. Where something cannot, what its kind has stands in its place.
+absl::Status MeasureGpu(const std::string& device, program::MachineRates& rates) {
+  ASSIGN_OR_RETURN(const auto gpu, execute::OpenDevice(device, /*threads=*/1));
+  ASSIGN_OR_RETURN(rates, MeasureRates(*gpu));
+  ASSIGN_OR_RETURN(rates.head_rows, MeasureHeadRows(*gpu));
+  return absl::OkStatus();
+}
+
 program::MachineRates RatesOfGpu(const std::string& device) {
-  const auto measure = [&]() -> absl::StatusOr<program::MachineRates> {
-    ASSIGN_OR_RETURN(const auto gpu, execute::OpenDevice(device, /*threads=*/1));
-    return MeasureRates(*gpu);
-  };
-  const absl::StatusOr<program::MachineRates> measured = measure();
-  if (measured.ok()) return *measured;
-  std::cerr << device << ": its rates were not measured: " << measured.status().message() << "\n";
-  return {.f32 = {.per_second = {}}, .bf16 = {.per_second = {}}};
+  program::MachineRates rates = {.f32 = {.per_second = {}}, .bf16 = {.per_second = {}}};
+  const absl::Status measured = MeasureGpu(device, rates);
+  if (!measured.ok())
+    std::cerr << device << ": its speed was not measured in full: " << measured.message() << "\n";
+  return rates;
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 #include "worker/train/measure_rates.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "worker/execute/torch_errors.h"
 #include "worker/program/op_table.h"
 #include "worker/train/small_step.h"
+#include "worker/train/timing.h"
 
 namespace snug::train {
 namespace {
@@ -30,40 +30,6 @@ constexpr int64_t kManyRows = 1024, kFewRows = 256, kWidth = 768, kMlpWidth = 20
 constexpr int64_t kRank = 16;
 // Far more than caches hold, so that it is memory that is measured.
 constexpr int64_t kElements = 8 << 20, kCopyBytes = 4 * kElements;
-// The first prepares: threads, packed operands, pages, a GPU's kernels. It does not count.
-constexpr int kRounds = 1 + 4;
-
-// What is timed, in turns with all others: a machine that others use has slow moments, and each
-// round should meet another one. The second of all times counts, by rising seconds: the first may
-// be luck, those behind it show what else ran.
-class Timing {
- public:
-  explicit Timing(std::function<absl::Status()> run) : run_(std::move(run)) {}
-  absl::Status Run() {
-    const auto start = std::chrono::steady_clock::now();
-    RETURN_IF_ERROR(run_());
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    seconds_.push_back(took.count());
-    return absl::OkStatus();
-  }
-  double seconds() const {
-    std::vector<double> sorted(seconds_.begin() + 1, seconds_.end());
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[1];
-  }
-
- private:
-  std::function<absl::Status()> run_;
-  std::vector<double> seconds_;
-};
-
-absl::Status RunInTurns(std::initializer_list<std::vector<Timing*>> timings) {
-  for (int round = 0; round < kRounds; ++round) {
-    for (const std::vector<Timing*>& some : timings)
-      for (Timing* timing : some) RETURN_IF_ERROR(timing->Run());
-  }
-  return absl::OkStatus();
-}
 
 at::ScalarType TypeOf(program::DType dtype) {
   return dtype == program::DType::kBF16 ? at::kBFloat16 : at::kFloat;

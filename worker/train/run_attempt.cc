@@ -55,6 +55,10 @@ class Attempt {
     RETURN_IF_ERROR(metrics_.Open());
     RETURN_IF_ERROR(BeginLooks());
     run_.progress.max_steps = run_.trainer->max_steps();
+    drift_ = {.every = attempt.drift_steps,
+              .first = attempt.begin_step + 1,
+              .last = run_.progress.max_steps,
+              .measured = attempt.drift_step};
     std::cerr << absl::StrCat("job ", attempt.job_id, ", attempt ", attempt.epoch, ": ",
                               run_.progress.max_steps, " steps under plan \"", attempt.plan.name,
                               "\", ", attempt.cap_bytes, " bytes, ", attempt.threads, " threads\n");
@@ -134,6 +138,7 @@ class Attempt {
 
   absl::Status Step() {
     const TrainingOptions& training = run_.attempt.training;
+    RETURN_IF_ERROR(MeasureDrift());
     ASSIGN_OR_RETURN(const StepResult step, Train());
     RETURN_IF_ERROR(metrics_.Log(step));
     if (IsDue(training.logging_strategy, training.logging_steps)) metrics_.Tell();
@@ -144,6 +149,19 @@ class Attempt {
     metrics_.Report();
     const bool due = IsDue(training.save_strategy, training.save_steps);
     return due && !checkpoints_.saved() ? checkpoints_.Save() : absl::OkStatus();
+  }
+
+  // Measures the gradient of the step that comes, if that is due.
+  absl::Status MeasureDrift() {
+    Trainer& trainer = *run_.trainer;
+    const int64_t step = trainer.global_step() + 1;
+    if (trainer.is_exact() || !drift_.IsDue(step)) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const Drift drift, trainer.MeasureDrift());
+    drift_.measured = step;
+    for (const auto& [kind, found] : drift.kinds) run_.progress.drift[kind] = found;
+    run_.progress.drift_not_measured = drift.not_measured;
+    metrics_.Tell(drift);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<StepResult> Train() {
@@ -196,6 +214,7 @@ class Attempt {
   Run run_;
   const std::atomic<bool>& stop_requested_;
   int64_t planned_at_ = 0;  // The step behind which the plan in force begins.
+  DriftSchedule drift_;
   RunMetrics metrics_{run_};
   RunCheckpoints checkpoints_{run_, metrics_};
   RunEvaluations evaluations_{run_, metrics_, checkpoints_};

@@ -97,6 +97,16 @@ void RunMetrics::Tell() const {
                             progress.tokens_per_second, " tokens/s\n");
 }
 
+void RunMetrics::Tell(const Drift& drift) const {
+  if (!drift.not_measured.empty())
+    std::cerr << absl::StrCat(
+        Now(), " the gradient is not measured against the exact one: ", drift.not_measured, "\n");
+  for (const auto& [kind, found] : drift.kinds)
+    std::cerr << absl::StrCat(Now(), " step ", found.global_step, ": the gradient of layers with ",
+                              kind, " against the exact one, on ", found.tokens, " tokens: cosine ",
+                              found.cosine, ", relative error ", found.relative_error, "\n");
+}
+
 void RunMetrics::Report() const {
   const Memory memory = run_.trainer->memory();
   run_.link.ReportProgress(run_.progress, {.measured_peak_bytes = memory.peak_bytes,

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "worker/report/event_log.h"
+#include "worker/train/drift.h"
 #include "worker/train/metrics_log.h"
 #include "worker/train/run.h"
 #include "worker/train/samples_log.h"
@@ -24,6 +25,7 @@ class RunMetrics {
   // Of the step just made, whose numbers are in the run's progress.
   absl::Status Log(const StepResult& step);
   void Tell() const;
+  void Tell(const Drift& drift) const;
   void Report() const;
 
   // The answers come before the line: whoever resumes takes an evaluation that has its line as

@@ -89,7 +89,6 @@ absl::Status SmallStep::TrainTokens() {
   RETURN_IF_ERROR(execute::CopyMemory(device_, trained_rows_.data(), row_bytes, rows));
   batch_.trained = tokens;
   batch_.trained_rows = reinterpret_cast<const int64_t*>(rows);
-  batch_.host_trained_rows = trained_rows_.data();
   batch_.labels = reinterpret_cast<const int32_t*>(rows + row_bytes);
   batch_.weights = reinterpret_cast<const float*>(rows + 2 * row_bytes);
   return absl::OkStatus();

@@ -176,7 +176,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const AttemptOptions& a
   RETURN_IF_ERROR(trainer->LoadData());
   trainer->inputs_key_ =
       attempt.key.Joined(trainer->evaluation_key_).Joined(trainer->GenerationKey());
-  ASSIGN_OR_RETURN(trainer->lowered_, trainer->Lower(attempt.plan, attempt.promised));
+  ASSIGN_OR_RETURN(trainer->lowered_,
+                   trainer->Lower(attempt.plan, attempt.head_rows, attempt.promised));
   RETURN_IF_ERROR(trainer->TakeMemory());
   return trainer;
 }

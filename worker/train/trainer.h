@@ -23,7 +23,6 @@
 #include "worker/execute/device.h"
 #include "worker/execute/executor.h"
 #include "worker/execute/slot_memory.h"
-#include "worker/program/generation.h"
 #include "worker/program/planning/predict.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
@@ -33,6 +32,8 @@
 #include "worker/train/batches.h"
 #include "worker/train/dataset.h"
 #include "worker/train/device_tensors.h"
+#include "worker/train/drift.h"
+#include "worker/train/lowered.h"
 #include "worker/train/optimizer.h"
 #include "worker/train/prompts.h"
 #include "worker/train/samples_log.h"
@@ -75,6 +76,11 @@ class Trainer {
   // of memory() begins anew. An error: the attempt has no arena any more.
   absl::StatusOr<PlanAnswer> ChangePlan(const PlanOrder& order);
 
+  // How far the plan's gradient is from the exact one, on rows of the step that comes. Between two
+  // steps, of which the next is what it would have been.
+  absl::StatusOr<Drift> MeasureDrift();
+  bool is_exact() const { return lowered_.inexact_kinds.empty(); }  // The plan, or nobody asks.
+
   // Goes on after `steps` steps, the next from `cursor`; the caller has filled weights and moments.
   void ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens);
 
@@ -103,18 +109,12 @@ class Trainer {
   Trainer(const AttemptOptions& attempt, execute::Device& device)
       : attempt_(attempt), device_(device), tensors_(device) {}
 
-  // What a plan comes to.
-  struct Lowered {
-    std::string name;
-    program::Tape step, evaluation;
-    program::GenerationLayout generation;
-    program::Components bytes;  // As predicted, without the context.
-  };
-
   absl::Status LoadData();
   int64_t FixedBytes() const;  // Of the cap, what the allocator does not give out.
-  absl::StatusOr<Lowered> Lower(const program::NamedPlan& plan,
+  absl::StatusOr<Lowered> Lower(const program::NamedPlan& plan, int32_t head_rows,
                                 const std::optional<program::Components>& promised) const;
+  absl::Status AddExactStep(const program::Plan& plan, const program::LowerOptions& options,
+                            Lowered& lowered, int64_t& arena_bytes) const;
   absl::Status TakeMemory();
   absl::Status TakeArena(const Lowered& lowered);
   int64_t BlockBytes() const;        // On a GPU: of all but the arena, in whole pages.

@@ -10,11 +10,11 @@
 
 namespace snug::train {
 
-absl::StatusOr<Trainer::Lowered> Trainer::Lower(
-    const program::NamedPlan& named, const std::optional<program::Components>& promised) const {
+absl::StatusOr<Lowered> Trainer::Lower(const program::NamedPlan& named, int32_t head_rows,
+                                       const std::optional<program::Components>& promised) const {
   Lowered lowered{.name = named.name};
   program::LowerOptions options{
-      .key = attempt_.key, .machine = device_.machine(), .head_rows = attempt_.head_rows};
+      .key = attempt_.key, .machine = device_.machine(), .head_rows = head_rows};
   ASSIGN_OR_RETURN(const program::Plan plan, program::PlanOf(program_, named));
   ASSIGN_OR_RETURN(lowered.step, program::Lower(program_, plan, options));
   options.training = false;
@@ -23,8 +23,10 @@ absl::StatusOr<Trainer::Lowered> Trainer::Lower(
   if (options.key = GenerationKey(); options.key.tokens > 0) {
     ASSIGN_OR_RETURN(lowered.generation, program::LayOutGeneration(program_, plan, options));
   }
-  const int64_t needed = std::max(
+  int64_t needed = std::max(
       {lowered.step.arena_bytes, lowered.evaluation.arena_bytes, lowered.generation.bytes});
+  options.key = attempt_.key;
+  if (attempt_.drift_steps > 0) RETURN_IF_ERROR(AddExactStep(plan, options, lowered, needed));
   program::Components& bytes = lowered.bytes;
   bytes = program::StaticComponents(program_, inputs_key_, options.machine, /*context_bytes=*/0);
   bytes.arena = program::ArenaBytes(bytes, needed, options.machine);
@@ -32,6 +34,17 @@ absl::StatusOr<Trainer::Lowered> Trainer::Lower(
   if (promised.has_value())
     RETURN_IF_ERROR(CheckSameBytes({"the plan", *promised}, {"the worker", bytes}));
   return lowered;
+}
+
+// It takes no more than the arena that there is, unless that is below its least.
+absl::Status Trainer::AddExactStep(const program::Plan& plan, const program::LowerOptions& options,
+                                   Lowered& lowered, int64_t& arena_bytes) const {
+  lowered.inexact_kinds = program::InexactKindsOf(program_, plan);
+  if (lowered.inexact_kinds.empty() || !program::CanMeasureDrift(program_)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t least, program::LeastExactArena(program_, options));
+  arena_bytes = std::max(arena_bytes, least);
+  ASSIGN_OR_RETURN(lowered.exact, program::ExactStepWithin(program_, options, arena_bytes));
+  return absl::OkStatus();
 }
 
 // The cap holds from the first byte on; what is mapped is known only once it is. A GPU gives whole
@@ -80,7 +93,7 @@ int64_t Trainer::BlockBytes() const {
 absl::StatusOr<PlanAnswer> Trainer::ChangePlan(const PlanOrder& order) {
   PlanAnswer answer{.number = order.number, .global_step = global_step_};
   execute::TrackingAllocator& allocator = device_.allocator();
-  absl::StatusOr<Lowered> lowered = Lower(order.plan, order.promised);
+  absl::StatusOr<Lowered> lowered = Lower(order.plan, order.head_rows, order.promised);
   absl::Status changed = lowered.status();
   if (changed.ok()) {
     const int64_t cap_before = allocator.usage().cap_bytes;

@@ -188,6 +188,7 @@ absl::StatusOr<RandomBatch> RandomBatch::Create(const program::Program& program,
   const auto tokens = static_cast<int64_t>(drawn.ids.size());
   const auto trained = static_cast<int64_t>(drawn.labels.size());
   const auto half = static_cast<int64_t>(frequencies.size());
+  const std::vector<int32_t> offsets32(drawn.offsets.begin(), drawn.offsets.end());
   Placement place(device, result.buffers_);
   auto *cos = place.Take<float>(tokens * half), *sin = place.Take<float>(tokens * half);
   result.batch_ = {.tokens = tokens,
@@ -197,8 +198,8 @@ absl::StatusOr<RandomBatch> RandomBatch::Create(const program::Program& program,
                    .positions = place.Put(drawn.positions),
                    .offsets = drawn.offsets.data(),
                    .device_offsets = place.Put(drawn.offsets),
+                   .device_offsets32 = device.machine().cpu ? nullptr : place.Put(offsets32),
                    .trained_rows = place.Put(drawn.trained_rows),
-                   .host_trained_rows = drawn.trained_rows.data(),
                    .labels = place.Put(drawn.labels),
                    .weights = place.Put(drawn.weights),
                    .cos = cos,

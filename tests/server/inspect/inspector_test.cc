@@ -301,6 +301,7 @@ TEST_F(InspectorTest, AHeadOfClassesIsToldAsItIs) {
   config.head_spread = 0.5;
   config.quantization = program::Quantization::kNf4;
   config.in_floats = {"lm_head", "model.layers.1.mlp"};
+  config.outer_codes = {"score"};
   ASSERT_TRUE(ConfigOf(FactsOf(config)).ok());
   EXPECT_EQ(*ConfigOf(FactsOf(config)), config);
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/job/random_id.h"
+#include "server/plan/planner.h"
 
 namespace snug::server {
 namespace {
@@ -174,6 +175,20 @@ TEST(CheckSpecTest, WhatIsSetOfASampleIsCheckedByPattern) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*\"]"));
 }
 
+TEST(CheckSpecTest, OnlyWhatIsReversibleIsRecoveredAhead) {
+  v1::JobSpec spec = GoodSpec();
+  auto& memory = *spec.mutable_memory();
+  (*memory.mutable_stash_options())["*"].set_ahead(true);
+  for (const auto kind : {v1::STASH_KIND_RECOMPUTE, v1::STASH_KIND_CHUNK}) {
+    (*memory.mutable_stash())["*"] = kind;
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*\"].ahead"));
+  }
+  (*memory.mutable_stash())["*"] = v1::STASH_KIND_REVERSIBLE;
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  (*memory.mutable_stash_options())["*"].set_rows(8);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*\"].rows"));
+}
+
 TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
   v1::JobSpec spec = GoodSpec();
   spec.set_task(v1::JobSpec::TASK_SEQUENCE_CLASSIFICATION);
@@ -291,6 +306,73 @@ TEST(CheckSpecTest, DefaultsAreThoseOfTheSchema) {
   EXPECT_EQ(spec.training().seed(), 42);
   EXPECT_TRUE(spec.training().packing());
   EXPECT_EQ(spec.memory().budget(), "auto");
+  EXPECT_EQ(spec.max_slowdown(), 1.5);
+}
+
+// 0 is no bound, and stays; a spec of a version without the field has the default.
+TEST(CheckSpecTest, ASlowdownIsBoundedAboveTheFairShareOrNotAtAll) {
+  v1::JobSpec spec = GoodSpec();
+  EXPECT_EQ(MaxSlowdown(spec), 1.5);
+  for (const double good : {0.0, 1.2, 1.5, 1e6}) {
+    spec.set_max_slowdown(good);
+    EXPECT_THAT(FieldsOf(spec), IsEmpty()) << good;
+    FillDefaults(spec, 128);
+    EXPECT_EQ(MaxSlowdown(spec), good);
+  }
+  for (const double bad : {-1.0, 0.5, 1.0, 1.199, 1e7, std::nan(""), HUGE_VAL}) {
+    spec.set_max_slowdown(bad);
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.max_slowdown")) << bad;
+  }
+  spec.set_max_slowdown(1.0);
+  EXPECT_EQ(CheckSpec(spec).at(0).message,
+            "1 is neither 0, which is no bound, nor in [1.2, 1e+06]");
+}
+
+// 0 is never, and stays; of a job whose plans are exact nothing is filled in.
+TEST(CheckSpecTest, AGradientIsMeasuredInOneStepOfTwoHundredAtMost) {
+  v1::JobSpec spec = GoodSpec();
+  FillDefaults(spec, 128);
+  EXPECT_FALSE(spec.memory().has_drift_steps());
+  EXPECT_EQ(DriftSteps(spec), 200);
+  spec.mutable_memory()->set_fidelity(v1::FIDELITY_UNBIASED);
+  FillDefaults(spec, 128);
+  EXPECT_TRUE(spec.memory().has_drift_steps());
+  for (const int64_t good : {0, 200, 5000}) {
+    spec.mutable_memory()->set_drift_steps(good);
+    EXPECT_THAT(FieldsOf(spec), IsEmpty()) << good;
+    FillDefaults(spec, 128);
+    EXPECT_EQ(DriftSteps(spec), good);
+  }
+  for (const int64_t bad : {-1, 1, 199, 1'000'000'001}) {
+    spec.mutable_memory()->set_drift_steps(bad);
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.drift_steps")) << bad;
+  }
+  spec.mutable_memory()->set_drift_steps(199);
+  EXPECT_EQ(CheckSpec(spec).at(0).message,
+            "199 is neither 0, which is never, nor from 200 to 1000000000");
+}
+
+TEST(CheckSpecTest, ABoundOfTheDriftNeedsAMeasurement) {
+  v1::JobSpec spec = GoodSpec();
+  spec.mutable_memory()->set_fidelity(v1::FIDELITY_APPROXIMATE);
+  for (const double good : {0.0, 1e-3, 2.0}) {
+    spec.mutable_memory()->set_drift_bound(good);
+    EXPECT_THAT(FieldsOf(spec), IsEmpty()) << good;
+  }
+  for (const double bad : {-0.1, std::nan(""), HUGE_VAL}) {
+    spec.mutable_memory()->set_drift_bound(bad);
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.drift_bound")) << bad;
+  }
+  spec.mutable_memory()->set_drift_bound(0.1);
+  spec.mutable_memory()->set_drift_steps(0);
+  EXPECT_EQ(CheckSpec(spec).at(0).message, "needs a measurement; memory.drift_steps is 0");
+  spec.mutable_memory()->clear_drift_steps();
+  spec.mutable_training()->set_max_grad_norm(0.0);
+  spec.mutable_training()->set_gradient_accumulation_steps(1);
+  spec.mutable_memory()->set_gradients(v1::MemorySpec::GRADIENTS_RELEASED);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.drift_bound"));
+  spec.mutable_memory()->set_fidelity(v1::FIDELITY_EXACT);  // Nothing drifts.
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
 }
 
 // Numbers of one section of a spec, by their presence.

@@ -250,6 +250,33 @@ TEST(MetricsTest, PredictedTimesAreHeldAgainstMeasuredOnesByDevice) {
   EXPECT_THAT(metrics.Text(), HasSubstr(ratio + "sum{device=\"gpu:0\"} 0.75"));
 }
 
+TEST(MetricsTest, JobsThatHadToLeaveAreCountedByDevice) {
+  Metrics metrics;
+  v1::Device device;
+  device.set_name("cpu:0");
+  metrics.Devices({device}, {});
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_jobs_displaced_total{device=\"cpu:0\"} 0"));
+  metrics.Displaced("cpu:0");
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_jobs_displaced_total{device=\"cpu:0\"} 1"));
+}
+
+// By kind, the newest; before a measurement there is none.
+TEST(MetricsTest, AnInexactGradientIsShownByKind) {
+  Metrics metrics;
+  v1::Job job = Running("a");
+  metrics.Job(job);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_job_gradient_cosine{")));
+  v1::Drift& drift = (*job.mutable_drift())["int8"];
+  drift.set_cosine(0.75);
+  drift.set_relative_error(0.5);
+  metrics.Job(job);
+  EXPECT_THAT(metrics.Text(),
+              HasSubstr("snug_job_gradient_cosine{device=\"cpu:0\",job=\"a\",kind=\"int8\"} 0.75"));
+  EXPECT_THAT(
+      metrics.Text(),
+      HasSubstr("snug_job_gradient_relative_error{device=\"cpu:0\",job=\"a\",kind=\"int8\"} 0.5"));
+}
+
 TEST(MetricsTest, TheDiskIsReadWhenAsked) {
   Metrics metrics;
   metrics.WatchDisk(testing::TempDir());
@@ -313,6 +340,7 @@ TEST(MetricsTest, TheTableInTheDocsIsComplete) {
   job.mutable_memory()->add_looks();
   job.mutable_plan()->mutable_memory()->set_weights_bytes(70);
   (*job.mutable_progress()->mutable_eval_metrics())["eval_f1"] = 0.5;
+  (*job.mutable_drift())["int8"].set_cosine(0.5);
   metrics.Job(job);
   metrics.Heard("a", absl::FromUnixSeconds(7));
   metrics.Queued("b", absl::FromUnixSeconds(7));

@@ -103,8 +103,8 @@ TEST_F(MeasureTest, RatesAreReadAndRemembered) {
   WriteWorker("worker", absl::StrCat(R"({"context_bytes": 100, "rates": )",
                                      both(rates("123456e6", "1e5"), rates("3e11", "2e5")), "}"));
   const std::string some = R"({"to_host": 5e10, "runs": 1.5e5})";
-  WriteWorker("worker-cuda",
-              absl::StrCat(R"({"context_bytes": 500, "rates": )", both(some, some), "}"));
+  WriteWorker("worker-cuda", absl::StrCat(R"({"context_bytes": 500, "rates": {"fp32": )", some,
+                                          R"(, "bf16": )", some, R"(, "head_rows": 2048}})"));
   for (int start = 0; start < 2; ++start) {
     std::vector<Device> devices = {{.name = "cpu:0"}, GpuDevice(0, "H200", "580")};
     ASSERT_TRUE(Measure(devices).ok());
@@ -115,11 +115,15 @@ TEST_F(MeasureTest, RatesAreReadAndRemembered) {
                 ElementsAre(3e11, 2e10, 3e10, 4e9, 1.5e10, 5e9, 6e9, 2e5));
     ASSERT_TRUE(devices[1].rates.has_value());
     EXPECT_THAT(devices[1].rates->bf16.per_second, ElementsAre(0, 0, 0, 0, 0, 5e10, 0, 1.5e5));
+    EXPECT_EQ(devices[0].rates->head_rows, 0);
+    EXPECT_EQ(devices[1].rates->head_rows, 2048);
     EXPECT_EQ(Calls().size(), start == 0 ? 2u : 0u);
   }
   for (const std::string& bad :
        {both(rates("1", "1"), "7"), std::string(R"("fast")"),
-        both(rates("1", "1"), rates("1", "0")), both(rates("\"1\"", "1"), rates("1", "1"))}) {
+        both(rates("1", "1"), rates("1", "0")), both(rates("\"1\"", "1"), rates("1", "1")),
+        both(rates("1", "1"), rates("1", "1") + R"(, "head_rows": 2000)"),
+        both(rates("1", "1"), rates("1", "1") + R"(, "head_rows": "2048")")}) {
     fs::remove(dir_ + "/context.json");
     WriteWorker("worker", absl::StrCat(R"({"context_bytes": 100, "rates": )", bad, "}"));
     std::vector<Device> devices = {{.name = "cpu:0"}};

@@ -73,6 +73,17 @@ TEST(DeviceKindsTest, AnUnknownKindIsAnsweredWithThoseThatThereAre) {
   EXPECT_THAT(Planned("h100", -1).status().message(), HasSubstr("below 0"));
 }
 
+TEST(DeviceKindsTest, ADeviceIsMeasuredOnceAllOfItsRatesAre) {
+  Device gpu = Devices()[1];
+  EXPECT_FALSE(IsMeasured(gpu));
+  gpu.rates.emplace();
+  for (program::Rates* const rates : {&gpu.rates->f32, &gpu.rates->bf16})
+    rates->per_second.fill(1e12);
+  EXPECT_TRUE(IsMeasured(gpu));
+  gpu.rates->bf16[Limit::kPasses] = 0.0;
+  EXPECT_FALSE(IsMeasured(gpu));
+}
+
 // By the name that its driver gives; A100s of two sizes differ in speed, too.
 TEST(DeviceKindsTest, RatesAreThoseMeasuredElseTheKindsElseNobodys) {
   Device gpu = Devices()[1];
@@ -99,14 +110,16 @@ TEST(DeviceKindsTest, WhatIsMeasuredOfAGpuStandsBesideItsKindsRates) {
   gpu.rates->f32[Limit::kRuns] = 1e5;
   gpu.rates->bf16[Limit::kToHost] = 3e9;
   gpu.rates->bf16[Limit::kFromHost] = 4e9;
+  gpu.rates->head_rows = 2048;
   program::MachineRates expected = kinds;
+  expected.head_rows = 2048;
   expected.f32[Limit::kRuns] = 1e5;
   expected.bf16[Limit::kToHost] = 3e9;
   expected.bf16[Limit::kFromHost] = 4e9;
   EXPECT_EQ(RatesOf(gpu), expected);
   EXPECT_STREQ(RatesSource(gpu), "kind");
   gpu.model = "NVIDIA of another year";
-  EXPECT_EQ(RatesOf(gpu), program::MachineRates());
+  EXPECT_EQ(RatesOf(gpu), program::MachineRates{.head_rows = 2048});  // Which is no rate.
   EXPECT_STREQ(RatesSource(gpu), "nominal");
   Device cpu = Devices()[0];
   cpu.rates = kinds;

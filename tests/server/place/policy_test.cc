@@ -393,6 +393,7 @@ TEST(LedgerTest, PromisesFollowTheGpuNotItsNumber) {
   EXPECT_EQ(ledger.ReservedOn("gpu:0"), 7);
   EXPECT_EQ(ledger.Snapshot().at(1).reserved_bytes, 7);
   EXPECT_EQ(ledger.Snapshot().at(1).jobs, 1);
+  EXPECT_EQ(ledger.JobsOn("gpu:0"), 1);
   EXPECT_TRUE(absl::IsResourceExhausted(ledger.Reserve("gpu:0", "new", {4})));
   EXPECT_EQ(ledger.ReservedOn("GPU-a"), 2);
   EXPECT_TRUE(ledger.Reserve("gpu:1", "new", {8}).ok());

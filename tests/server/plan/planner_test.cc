@@ -31,7 +31,7 @@ class PlannerTest : public testing::Test {
     return PlansFor(program_, spec_, lengths, {.threads = 2, .context_bytes = 1000}).value();
   }
   // As the worker reads what the daemon stored.
-  absl::StatusOr<program::Tape> LoweredByTheWorker(const v1::Plan& stored) {
+  absl::StatusOr<program::Tape> LoweredByTheWorker(const v1::Plan& stored, bool cpu = true) {
     const absl::StatusOr<program::NamedPlan> named = link::PlanFrom(stored);
     if (!named.ok()) return named.status();
     const program::Program program =
@@ -40,7 +40,7 @@ class PlannerTest : public testing::Test {
     if (!plan.ok()) return plan.status();
     return program::Lower(program, *plan,
                           {.key = link::KeyFrom(stored.key()),
-                           .machine = {.threads = stored.threads()},
+                           .machine = {.threads = stored.threads(), .cpu = cpu},
                            .training = true,
                            .head_rows = stored.head_rows()});
   }
@@ -59,8 +59,7 @@ TEST_F(PlannerTest, WhatTheNodeCanSpareIsForAGpusPlans) {
         .threads = 2, .gpu = gpu, .context_bytes = 1000, .host_bytes = host_bytes};
     int64_t most = 0;
     const std::vector<v1::Plan> plans = *PlansFor(program_, spec_, {}, machine);
-    for (const v1::Plan& plan : plans)
-      most = std::max(most, plan.host_bytes());
+    for (const v1::Plan& plan : plans) most = std::max(most, plan.host_bytes());
     return most;
   };
   const int64_t all = most_on_host(true, int64_t{1} << 40, "auto");
@@ -199,6 +198,35 @@ TEST_F(PlannerTest, StoredPlanHasTheSettingsOfItsKinds) {
     EXPECT_EQ(kind.options().rho(), 0.1);
     EXPECT_EQ(kind.options().estimator(), "wta");
   }
+}
+
+TEST_F(PlannerTest, StoredPlanSaysThatLayersAreRecoveredAhead) {
+  program::ModelConfig config = ToyConfig();
+  config.reversible = true;
+  program_ = program::BuildProgram(config, ModeOf(spec_)).value();
+  v1::MemorySpec& memory = *spec_.mutable_memory();
+  (*memory.mutable_stash())["*"] = v1::STASH_KIND_REVERSIBLE;
+  const auto ahead = [](const v1::Plan& plan) {
+    int kinds = 0;
+    for (const v1::Recipe& recipe : plan.recipes())
+      for (const v1::SitesOfKind& kind : recipe.kinds()) kinds += kind.options().ahead() ? 1 : 0;
+    return kinds;
+  };
+  const auto runs_ahead = [&](const v1::Plan& plan) {
+    const program::Tape tape = LoweredByTheWorker(plan).value();
+    EXPECT_EQ(tape.arena_bytes, plan.arena_bytes());
+    return std::any_of(
+        tape.instructions.begin(), tape.instructions.end(),
+        [](const program::Instruction& line) { return line.stream == program::kRecoverStream; });
+  };
+  const v1::Plan usual = Plans({})[0];
+  EXPECT_EQ(ahead(usual), 0);
+  EXPECT_FALSE(runs_ahead(usual));
+  (*memory.mutable_stash_options())["*"].set_ahead(true);
+  const v1::Plan plan = Plans({})[0];
+  EXPECT_GT(ahead(plan), 0);
+  EXPECT_TRUE(runs_ahead(plan));
+  EXPECT_GE(plan.arena_bytes(), usual.arena_bytes());
 }
 
 // Where noise of mean zero is allowed, samples are offered, and nothing that is biased.
@@ -359,11 +387,76 @@ TEST_F(PlannerTest, RowsOfTheHeadArePinned) {
   (*memory.mutable_stash())["lm_head"] = v1::STASH_KIND_CHUNK;
   (*memory.mutable_stash_options())["lm_head"].set_rows(8);
   const v1::Plan few = Plans({}).front();
-  EXPECT_EQ(usual.head_rows(), program::kHeadRows);
+  EXPECT_EQ(usual.head_rows(), program::kHeadRowsOfCpu);
   EXPECT_EQ(few.head_rows(), 8);
   EXPECT_LT(few.arena_bytes(), usual.arena_bytes() / 2);
   for (const v1::Plan& plan : {usual, few})
     EXPECT_EQ(LoweredByTheWorker(plan).value().arena_bytes, plan.arena_bytes());
+}
+
+// As many as its node has measured. What does not fit with them has the most with which it does;
+// and the smallest plan is there, so that a job can run beside others.
+TEST_F(PlannerTest, TheHeadOfAGpuHasFewerRowsWhereOnlyThatFits) {
+  program::ModelConfig config = ToyConfig();
+  config.vocabulary = 50000;
+  program_ = program::BuildProgram(config, ModeOf(spec_)).value();
+  spec_.mutable_training()->set_per_device_train_batch_size(32);  // 4,096 tokens.
+  PlanMachine machine = {.threads = 2, .gpu = true, .context_bytes = 1000};
+  const auto plans_within = [&](int64_t limit) {
+    return PlansFor(program_, spec_, {}, machine, {.limits = {limit}}).value();
+  };
+  const auto smallest_of = [&](int32_t rows) {
+    (*spec_.mutable_memory()->mutable_stash())["lm_head"] = v1::STASH_KIND_CHUNK;
+    (*spec_.mutable_memory()->mutable_stash_options())["lm_head"].set_rows(rows);
+    const std::vector<v1::Plan> plans = plans_within(INT64_MAX);
+    spec_.mutable_memory()->clear_stash();
+    spec_.mutable_memory()->clear_stash_options();
+    return plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes();
+  };
+  const std::vector<v1::Plan> plans = plans_within(INT64_MAX);
+  EXPECT_EQ(plans.front().head_rows(), 1024);
+  const v1::Plan& least = plans[static_cast<size_t>(SmallestOf(plans))];
+  EXPECT_EQ(least.head_rows(), 256);
+  EXPECT_TRUE(absl::EndsWith(least.name(), ", 256 rows of the head")) << least.name();
+  EXPECT_EQ(least.peak_bytes(), smallest_of(256));
+  EXPECT_EQ(SmallestPlans(program_, spec_, {}, machine)->front().head_rows(), 256);
+  for (const auto& [rows, limit] : {std::pair<int32_t, int64_t>{1024, smallest_of(1024)},
+                                    {512, smallest_of(1024) - 1},
+                                    {512, smallest_of(512)},
+                                    {256, smallest_of(512) - 1},
+                                    {256, smallest_of(256)}}) {
+    const std::vector<v1::Plan> within = plans_within(limit);
+    const int chosen = FirstThatFits(within, limit);
+    ASSERT_GE(chosen, 0) << limit;
+    const v1::Plan& plan = within[static_cast<size_t>(chosen)];
+    EXPECT_EQ(plan.head_rows(), rows) << limit;
+    const int64_t lowered = LoweredByTheWorker(plan, /*cpu=*/false).value().arena_bytes;
+    EXPECT_GE(plan.arena_bytes(), lowered);
+    EXPECT_LT(plan.arena_bytes(), lowered + 2 * program::kGpuPageBytes);
+  }
+  EXPECT_EQ(FirstThatFits(plans_within(least.peak_bytes() - 1), least.peak_bytes() - 1), -1);
+  machine.rates.head_rows = 2048;
+  EXPECT_EQ(plans_within(INT64_MAX).front().head_rows(), 2048);
+  machine.rates.head_rows = 256;
+  for (const v1::Plan& plan : plans_within(INT64_MAX)) EXPECT_EQ(plan.head_rows(), 256);
+}
+
+// Beside what a job pins there is no other plan, but where it does not fit.
+TEST_F(PlannerTest, APinnedPlanOfAGpuHasFewerRowsOfTheHeadWhereItDoesNotFit) {
+  program::ModelConfig config = ToyConfig();
+  config.vocabulary = 50000;
+  program_ = program::BuildProgram(config, ModeOf(spec_)).value();
+  (*spec_.mutable_memory()->mutable_stash())["*"] = v1::STASH_KIND_RECOMPUTE;
+  const PlanMachine machine = {.threads = 2, .gpu = true, .context_bytes = 1000};
+  const auto plans = PlansFor(program_, spec_, {}, machine).value();
+  ASSERT_EQ(plans.size(), 1u);
+  EXPECT_EQ(plans[0].head_rows(), 1024);
+  const int64_t limit = plans[0].peak_bytes() - 1;
+  const auto within = PlansFor(program_, spec_, {}, machine, {.limits = {limit}}).value();
+  EXPECT_EQ(within.size(), 2u);
+  const int chosen = FirstThatFits(within, limit);
+  ASSERT_GE(chosen, 0);
+  EXPECT_EQ(within[static_cast<size_t>(chosen)].head_rows(), 512);
 }
 
 // How all else is kept is chosen as without it.

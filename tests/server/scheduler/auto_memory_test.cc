@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -53,6 +55,14 @@ class AutoMemoryTest : public testing::Test {
     const std::vector<v1::Plan> plans = PlansWith(gradients, optimizer);
     return plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes();
   }
+  // Plans that offload are no reason for a size that nobody has asked for.
+  int64_t SmallestPeakOfNothingOffloaded(MemorySpec::Gradients gradients,
+                                         MemorySpec::OptimizerState optimizer) {
+    std::pair<int64_t, int64_t> smallest = {INT64_MAX, INT64_MAX};  // By the host's bytes.
+    for (const v1::Plan& plan : PlansWith(gradients, optimizer))
+      smallest = std::min(smallest, {plan.host_bytes(), plan.peak_bytes()});
+    return smallest.second;
+  }
   // On a device of so many bytes.
   CheckedJob Chosen(int64_t bytes) {
     device_.capacity_bytes = bytes;
@@ -102,6 +112,17 @@ TEST_F(AutoMemoryTest, GradientsAreReleasedWhereTheFastestPlanDoesNotFitWithThem
   ExpectChoice(SmallestPeak(kReleased) - 1, kReleased, kOnDevice);
   spec_.mutable_memory()->set_gradients(MemorySpec::GRADIENTS_AUTO);
   ExpectChoice(SmallestPeak(kReleased), kReleased, kOnDevice);
+}
+
+// A bound holds what is measured, which a gradient that is released cannot be. Nothing is measured
+// under exact plans.
+TEST_F(AutoMemoryTest, AGradientThatHasABoundIsKept) {
+  spec_.mutable_memory()->set_drift_bound(0.1);
+  const int64_t bytes = SmallestPeak(kReleased);
+  ASSERT_LT(bytes, SmallestPeak(kKept));
+  ExpectChoice(bytes, kReleased, kOnDevice);
+  spec_.mutable_memory()->set_fidelity(v1::FIDELITY_APPROXIMATE);
+  ExpectChoice(bytes, MemorySpec::GRADIENTS_UNSPECIFIED, kOpen);  // As where no choice is left.
 }
 
 // Where both fit it is what the step gains by it: more than nothing.
@@ -172,7 +193,7 @@ TEST_F(AutoMemoryTest, OpenSizesAreThoseOfTheMemoryThatTheyNeed) {
   config_.mlp_width = 4096;
   spec_.mutable_training()->set_max_grad_norm(1.0);
   spec_.mutable_training()->set_per_device_train_batch_size(1);
-  const int64_t whole = SmallestPeak(kKept, kOnHost);
+  const int64_t whole = SmallestPeakOfNothingOffloaded(kKept, kOnHost);
   spec_.mutable_training()->set_max_seq_length(2);
   ASSERT_GT(SmallestPeak(kKept), whole);  // On the device not even the shortest fits.
   device_.capacity_bytes = whole;

@@ -174,8 +174,24 @@ TEST_F(ConclusionTest, APausedOneGoesOnFromItsCheckpoint) {
   EXPECT_EQ(job_.job.reason(), "paused; its worker was lost; goes on from its beginning");
 }
 
+// Nobody asks it of one that has ended instead.
+TEST_F(ConclusionTest, WhyTheDaemonHasPausedItIsSaid) {
+  job_.job.set_state(v1::Job::STATE_PAUSING);
+  job_.job.set_pause_cause("it is far off");
+  Ends(Ending::kStopped);
+  LeavesACheckpoint(4);
+  EXPECT_EQ(After().reason(), "paused: it is far off; goes on from its checkpoint of step 4");
+  EXPECT_EQ(job_.job.pause_cause(), "it is far off");
+  job_.job.set_state(v1::Job::STATE_PAUSING);
+  attempt_.state = AttemptState::kLive;
+  Ends(Ending::kSucceeded);
+  LeavesAnOutput();
+  EXPECT_EQ(After().state(), v1::Job::STATE_SUCCEEDED);
+  EXPECT_EQ(job_.job.pause_cause(), "");
+}
+
 TEST_F(ConclusionTest, OneThatMovesWaitsAgainAtOnce) {
-  closed_.moves = true;
+  closed_.moves = "moved off cpu:0, which is drained";
   Ends(Ending::kStopped);
   LeavesACheckpoint(4);
   EXPECT_EQ(After().state(), v1::Job::STATE_QUEUED);
@@ -242,6 +258,47 @@ TEST_F(ConclusionTest, OneThatWasNeverStartedWaitsAgain) {
   EXPECT_EQ(job_.job.reason(), "its attempt was never started");
   EXPECT_EQ(job_.infra_failures, 0);
   EXPECT_EQ(attempt_.exit, "no exit record");
+}
+
+// It is over with the attempt, however that ended; only where the worker did as it was told was
+// that nobody's failure.
+TEST_F(ConclusionTest, WhoHadToLeaveWaitsAgainAndHasLostNoRetry) {
+  for (const Ending ending : {Ending::kStopped, Ending::kInfrastructure}) {
+    job_.job.set_state(v1::Job::STATE_RUNNING);
+    job_.job.mutable_displacement()->set_count(1);
+    job_.job.mutable_displacement()->set_pending(true);
+    job_.job.mutable_step_time()->set_slowdown(2.0);
+    attempt_.state = AttemptState::kLive;
+    closed_.moves = "put back from cpu:0: slows b";
+    Ends(ending);
+    EXPECT_EQ(After().state(), v1::Job::STATE_QUEUED);
+    EXPECT_FALSE(job_.job.displacement().pending());
+    EXPECT_EQ(job_.job.displacement().count(), 1);
+    EXPECT_EQ(job_.job.step_time().slowdown(), 0.0);  // Nobody is beside it.
+    const bool stopped = ending == Ending::kStopped;
+    EXPECT_EQ(job_.infra_failures, stopped ? 0 : 1);
+    EXPECT_EQ(job_.job.reason() == "put back from cpu:0: slows b; goes on from its beginning",
+              stopped);
+  }
+}
+
+// It was to leave its device when its user asked for what it has: its next worker exports that, or
+// this one has, if it never heard of leaving.
+TEST_F(ConclusionTest, WhoHadToLeaveIsKeptAllTheSame) {
+  for (const Ending ending : {Ending::kStopped, Ending::kSucceeded}) {
+    job_.job.set_state(v1::Job::STATE_RUNNING);
+    job_.job.set_keep(true);
+    job_.job.mutable_displacement()->set_pending(true);
+    attempt_.state = AttemptState::kLive;
+    closed_.moves = "put back from cpu:0: slows b";
+    change_ = {};
+    Ends(ending);
+    LeavesAnOutput();
+    const bool stopped = ending == Ending::kStopped;
+    EXPECT_EQ(After().state(), stopped ? v1::Job::STATE_QUEUED : v1::Job::STATE_CANCELLED);
+    EXPECT_EQ(change_.artifact.has_value(), !stopped);
+    EXPECT_TRUE(job_.job.keep());
+  }
 }
 
 // The next attempt may be given another plan.

@@ -1,4 +1,4 @@
-// What each event makes of a job in each state, and what holds of its rows after any of them.
+// What each event makes of a job in each state.
 #include "server/scheduler/job_step.h"
 
 #include <gmock/gmock.h>
@@ -6,15 +6,13 @@
 
 #include <map>
 #include <memory>
-#include <optional>
-#include <random>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "server/artifact/checkpoints.h"
 #include "server/job/errors.h"
 #include "server/node/framing.h"
+#include "tests/server/scheduler/job_rows.h"
 
 namespace snug::server {
 namespace {
@@ -27,33 +25,6 @@ constexpr JobState kStates[] = {Job::STATE_PREPARING, Job::STATE_QUEUED,  Job::S
                                 Job::STATE_RUNNING,   Job::STATE_PAUSING, Job::STATE_PAUSED,
                                 Job::STATE_SUCCEEDED, Job::STATE_FAILED,  Job::STATE_CANCELLED,
                                 Job::STATE_CANCELLING};
-
-struct Rows {
-  JobRecord job;
-  std::optional<AttemptRecord> attempt;
-
-  operator JobRows() const { return {job, attempt ? &*attempt : nullptr}; }
-};
-
-Rows RowsIn(JobState state) {
-  Rows rows;
-  rows.job.job.set_id("a");
-  rows.job.job.set_state(state);
-  rows.job.job.set_device("cpu:0");
-  if (state != Job::STATE_PREPARING) rows.job.train_data = "/data";
-  if (!HasAttempt(state)) return rows;
-  rows.job.job.set_epoch(1);
-  rows.attempt = AttemptRecord{.job = "a", .epoch = 1, .state = AttemptState::kLive};
-  rows.attempt->device = "device";
-  rows.attempt->cap_bytes = 100;
-  return rows;
-}
-
-v1::Plan PlanOf(const std::string& name) {
-  v1::Plan plan;
-  plan.set_name(name);
-  return plan;
-}
 
 // A user's request -> the state that it leads to from each state; those that are not here refuse it
 // by the name of the state.
@@ -136,6 +107,36 @@ TEST(JobStepTest, WhatWaitsIsKeptByItsNextWorker) {
   EXPECT_EQ(StepJob(starting, Heard{}, kMoment)->job.state(), Job::STATE_CANCELLING);
 }
 
+// Its worker, which obeys one order to end, saves a checkpoint already: the next one exports that.
+TEST(JobStepTest, WhatIsOnItsWayOffItsDeviceIsKeptByItsNextWorker) {
+  Rows rows = RowsIn(Job::STATE_RUNNING);
+  rows.job.job.mutable_displacement()->set_pending(true);
+  rows.job.job.mutable_displacement()->set_reason("slows b");
+  const absl::StatusOr<JobStep> step = StepJob(rows, CancelAsked{.keep = true}, kMoment);
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_EQ(step->job.state(), Job::STATE_RUNNING);
+  EXPECT_TRUE(step->job.job.keep());
+  EXPECT_TRUE(step->job.job.displacement().pending());
+  EXPECT_FALSE(step->actions.stop_worker);
+  EXPECT_EQ(step->job.job.reason(),
+            "saves a checkpoint and leaves its device: slows b; its next worker exports what there "
+            "is");
+  rows.job = step->job;
+  EXPECT_TRUE(StepJob(rows, CancelAsked{.keep = true}, kMoment)->nothing);
+  EXPECT_FALSE(StepJob(rows, PauseAsked{}, kMoment)->job.job.keep());
+  EXPECT_EQ(StepJob(rows, CancelAsked{}, kMoment)->job.state(), Job::STATE_CANCELLING);
+}
+
+// Who is behind a job that runs depends on its priority.
+TEST(JobStepTest, AnotherPriorityAsksForARound) {
+  const Rows rows = RowsIn(Job::STATE_RUNNING);
+  v1::UpdateJobRequest request;
+  (*request.mutable_labels())["a"] = "b";
+  EXPECT_FALSE(StepJob(rows, UpdateAsked{request}, kMoment)->actions.ask_round);
+  request.set_priority(-1);
+  EXPECT_TRUE(StepJob(rows, UpdateAsked{request}, kMoment)->actions.ask_round);
+}
+
 TEST(JobStepTest, PauseAndResume) {
   ExpectMoves(PauseAsked{}, {{Job::STATE_PREPARING, Job::STATE_PAUSED},
                              {Job::STATE_QUEUED, Job::STATE_PAUSED},
@@ -150,6 +151,22 @@ TEST(JobStepTest, PauseAndResume) {
   ASSERT_TRUE(resumed.ok());
   EXPECT_EQ(resumed->job.state(), Job::STATE_PREPARING);
   EXPECT_TRUE(resumed->actions.make_ready);
+}
+
+// Until its user lets it go on, or ends it.
+TEST(JobStepTest, WhyTheDaemonPausesAJobIsRemembered) {
+  Rows rows = RowsIn(Job::STATE_RUNNING);
+  const absl::StatusOr<JobStep> asked = StepJob(rows, PauseAsked{"it is far off"}, kMoment);
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ(asked->job.state(), Job::STATE_PAUSING);
+  EXPECT_EQ(asked->job.job.pause_cause(), "it is far off");
+  EXPECT_TRUE(asked->actions.stop_worker);
+  rows.job = asked->job;
+  EXPECT_TRUE(StepJob(rows, PauseAsked{}, kMoment)->nothing);
+  EXPECT_EQ(StepJob(rows, CancelAsked{}, kMoment)->job.job.pause_cause(), "");
+  Rows paused = RowsIn(Job::STATE_PAUSED);
+  paused.job.job.set_pause_cause("it is far off");
+  EXPECT_EQ(StepJob(paused, ResumeAsked{}, kMoment)->job.job.pause_cause(), "");
 }
 
 // Asked once more, its worker is told once more: it may not have heard.
@@ -324,6 +341,24 @@ TEST(JobStepTest, MemoryIsLookedAtAnewUnderAnotherPlan) {
   }
 }
 
+// Its worker is told once; where it no longer runs there is nobody to tell.
+TEST(JobStepTest, AJobThatHasToLeaveIsToldToSaveACheckpoint) {
+  const Rows rows = RowsIn(Job::STATE_RUNNING);
+  const absl::StatusOr<JobStep> step = StepJob(rows, Displaced{"slows b"}, kMoment);
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_EQ(step->job.state(), Job::STATE_RUNNING);
+  EXPECT_EQ(step->job.job.reason(), "saves a checkpoint and leaves its device: slows b");
+  EXPECT_EQ(step->job.job.displacement().reason(), "slows b");
+  EXPECT_EQ(step->job.job.displacement().count(), 1);
+  EXPECT_TRUE(step->job.job.displacement().pending());
+  EXPECT_TRUE(step->actions.stop_worker);
+  EXPECT_FALSE(step->attempt.has_value());
+  EXPECT_EQ(step->urgency, Urgency::kRefusable);
+  EXPECT_TRUE(StepJob(Rows{step->job, rows.attempt}, Displaced{"slows c"}, kMoment)->nothing);
+  for (const JobState state : {Job::STATE_STARTING, Job::STATE_PAUSING, Job::STATE_CANCELLING})
+    EXPECT_TRUE(absl::IsInternal(StepJob(RowsIn(state), Displaced{}, kMoment).status()));
+}
+
 // A worker has one order at a time, and answers that one.
 TEST(JobStepTest, OrdersAndAnswersComeByTurns) {
   const Rows rows = RowsIn(Job::STATE_RUNNING);
@@ -346,151 +381,12 @@ TEST(JobStepTest, WhatNeedsAnAttemptIsAMistakeWithoutOne) {
   const v1::WorkerEvent::PlanChanged answer;
   const ClosedAttempt closed;
   for (const JobEvent& event :
-       {JobEvent(Spawned{7}), JobEvent(Heard{}), JobEvent(FellSilent{}), JobEvent(LimitAsked{}),
-        JobEvent(PlanOrdered{}), JobEvent(PlanAnswered{answer}), JobEvent(AttemptClosed{closed})})
+       {JobEvent(Spawned{7}), JobEvent(Heard{}), JobEvent(FellSilent{}), JobEvent(Displaced{}),
+        JobEvent(LimitAsked{}), JobEvent(PlanOrdered{}), JobEvent(PlanAnswered{answer}),
+        JobEvent(AttemptClosed{closed})})
     EXPECT_TRUE(absl::IsInternal(StepJob(RowsIn(Job::STATE_QUEUED), event, kMoment).status()))
         << event.index();
 }
-
-// A walk of random events, each of those that can happen in the state that the last one led to.
-// Rows, transactions and actions are held against each other after each.
-class WalkTest : public testing::TestWithParam<int> {
- protected:
-  bool Chance() { return std::uniform_int_distribution<int>(0, 1)(random_) == 1; }
-  int Upto(int most) { return std::uniform_int_distribution<int>(0, most)(random_); }
-
-  // Of what the world does by itself.
-  JobEvent Happens() {
-    switch (rows_.job.state()) {
-      case Job::STATE_PREPARING:
-        if (Upto(5) == 0) return Refused{};
-        if (Upto(5) == 0) return HeldBack{"held"};
-        return MadeReady{ready_, nullptr};
-      case Job::STATE_QUEUED:
-        if (Upto(5) == 0) return HeldBack{"held"};
-        return Placed{.device = "cpu:0",
-                      .device_id = "d",
-                      .plan = plan_,
-                      .bytes = 1 + Upto(99),
-                      .most_bytes = 100,
-                      .resume = {},
-                      .nonce = "n",
-                      .boot_id = "b"};
-      default:
-        break;
-    }
-    if (!rows_.attempt) return ResumeAsked{};
-    if (rows_.attempt->state == AttemptState::kIntent && Chance()) return Spawned{9};
-    if (Upto(2) == 0) return Ends();
-    if (rows_.attempt->state != AttemptState::kLive) return Heard{.pid = 8, .reported = Chance()};
-    if (rows_.job.job.plan_changes().has_pending()) {
-      answer_.Clear();
-      if (Chance()) answer_.set_refusal("no");
-      return PlanAnswered{answer_};
-    }
-    if (Chance()) return FellSilent{absl::Seconds(30)};
-    if (Chance()) return LimitAsked{Upto(1) * 50};
-    return PlanOrdered{.plan = plan_, .bytes = 1 + Upto(99), .reason = "r"};
-  }
-
-  JobEvent Ends() {
-    constexpr Ending kEndings[] = {Ending::kSucceeded,     Ending::kStopped,  Ending::kUserError,
-                                   Ending::kOutOfMemory,   Ending::kDiskFull, Ending::kTransient,
-                                   Ending::kInfrastructure};
-    closed_ = ClosedAttempt();
-    closed_.outcome.ending = kEndings[Upto(6)];
-    closed_.outcome.exit = "{}";
-    if (Chance()) closed_.output = ArtifactRecord{.job = "a", .dir = "/out"};
-    if (Upto(9) == 0) closed_.checkpoints = absl::DataLossError("torn");
-    closed_.moves = Chance();
-    return AttemptClosed{closed_};
-  }
-
-  JobEvent Asked() {
-    switch (Upto(3)) {
-      case 0:
-        return CancelAsked{.keep = Chance()};
-      case 1:
-        return PauseAsked{};
-      case 2:
-        return ResumeAsked{};
-      default:
-        return UpdateAsked{update_};
-    }
-  }
-
-  void Take(JobStep step) {
-    const JobState before = rows_.job.state();
-    JobState at = before;
-    for (const EventRecord& event : step.rest.events) {
-      ASSERT_EQ(event.from, at);
-      ASSERT_TRUE(CheckMove(event.from, event.to).ok());
-      at = event.to;
-    }
-    ASSERT_EQ(at, step.same_job ? before : step.job.state());
-    ASSERT_EQ(step.actions.drop_job, IsTerminal(at) && !IsTerminal(before));
-    ASSERT_EQ(step.actions.drop_attempt, step.rest.release);
-    if (step.actions.start_worker) {
-      ASSERT_FALSE(rows_.attempt.has_value());
-      ASSERT_EQ(step.attempt->epoch, rows_.job.job.epoch() + 1);
-    }
-    if (step.actions.stop_worker || step.actions.order_plan) {
-      ASSERT_TRUE(rows_.attempt.has_value());
-    }
-    if (step.rest.reserve) reserved_ = step.rest.reserve->bytes;
-    if (step.rest.release) reserved_ = 0;
-    if (!step.same_job) rows_.job = std::move(step.job);
-    if (step.attempt) rows_.attempt = std::move(step.attempt);
-    if (step.actions.drop_attempt) {
-      ASSERT_EQ(rows_.attempt->state, AttemptState::kClosed);
-      rows_.attempt.reset();
-    }
-    ASSERT_EQ(HasAttempt(at), rows_.attempt.has_value()) << NameOf(at);
-    ASSERT_EQ(reserved_ > 0, rows_.attempt.has_value());
-    if (rows_.attempt) {
-      ASSERT_NE(rows_.attempt->state, AttemptState::kClosed);
-      ASSERT_GE(reserved_, rows_.attempt->cap_bytes);
-    } else {
-      ASSERT_FALSE(rows_.job.job.plan_changes().has_pending());
-    }
-    ASSERT_LE(rows_.job.infra_failures, kMaxInfraRetries + 1);
-  }
-
-  std::mt19937 random_{static_cast<unsigned>(GetParam())};
-  Rows rows_ = RowsIn(Job::STATE_PREPARING);
-  int64_t reserved_ = 0;
-  v1::Plan plan_ = PlanOf("keep");
-  ReadyJob ready_;
-  ClosedAttempt closed_;
-  v1::WorkerEvent::PlanChanged answer_;
-  v1::UpdateJobRequest update_;
-};
-
-TEST_P(WalkTest, HoldsWhateverHappens) {
-  ready_.folders.train = "/data";
-  int ended = 0;
-  for (int i = 0; i < 20'000; ++i) {
-    const bool asked = Upto(4) == 0 || IsTerminal(rows_.job.state());
-    const JobEvent event = asked ? Asked() : Happens();
-    const JobState before = rows_.job.state();
-    absl::StatusOr<JobStep> step = StepJob(rows_, event, {.now_us = i});
-    if (!step.ok()) {  // Users ask for what cannot be; the world does not.
-      ASSERT_TRUE(asked) << NameOf(before) << ", event " << event.index() << ": " << step.status();
-      ASSERT_EQ(ReasonOf(step.status()), "WRONG_STATE") << step.status();
-    } else if (!step->nothing) {
-      Take(*std::move(step));
-      if (HasFatalFailure()) {
-        FAIL() << "after event " << event.index() << " in " << NameOf(before);
-      }
-    }
-    if (!IsTerminal(rows_.job.state()) || Upto(3) > 0) continue;
-    ++ended;
-    rows_ = RowsIn(Job::STATE_PREPARING);
-  }
-  EXPECT_GT(ended, 500);
-}
-
-INSTANTIATE_TEST_SUITE_P(Seeds, WalkTest, testing::Range(1, 6));
 
 }  // namespace
 }  // namespace snug::server

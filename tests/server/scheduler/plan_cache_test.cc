@@ -139,6 +139,7 @@ TEST_F(PlanCacheTest, JobsThatDifferInNameOrRateAreOneQuestion) {
   (*asked_.spec.mutable_labels())["sweep"] = "2";
   asked_.spec.mutable_training()->set_learning_rate(1e-5);
   asked_.spec.mutable_training()->set_seed(9);
+  asked_.spec.set_max_slowdown(3.0);
   EXPECT_EQ(Ask(asked_, cache_), first);  // The same ones, not a copy.
   EXPECT_EQ(cache_.hits(), 1);
 }

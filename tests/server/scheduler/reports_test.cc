@@ -43,6 +43,38 @@ TEST(ReportsTest, NumbersThatNobodyReachesAreWrong) {
   EXPECT_EQ(WrongWith(step, 6, 100), "a run of 1099511627776 steps; it has 100");
 }
 
+// Its kinds become labels of series; the step that comes is measured before it is made.
+TEST(ReportsTest, ADriftIsOfAnInexactKindAndBelievable) {
+  v1::Drift good;
+  good.set_cosine(0.5);
+  good.set_relative_error(2.0);
+  good.set_global_step(8);
+  good.set_tokens(64);
+  v1::WorkerEvent::Step step = At(7);
+  (*step.mutable_drift())["int8"] = good;
+  EXPECT_EQ(WrongWith(step, 6, 100), "");
+  const auto wrong = [&](auto change) {
+    change((*step.mutable_drift())["int8"] = good);
+    return WrongWith(step, 6, 100);
+  };
+  EXPECT_EQ(wrong([](v1::Drift& drift) { drift.set_cosine(1.5); }),
+            "a drift of int8 with cosine 1.5 and relative error 2, in step 8 on 64 tokens");
+  EXPECT_NE(wrong([](v1::Drift& drift) { drift.set_cosine(std::nan("")); }), "");
+  EXPECT_NE(wrong([](v1::Drift& drift) { drift.set_relative_error(-1.0); }), "");
+  EXPECT_NE(wrong([](v1::Drift& drift) { drift.set_relative_error(HUGE_VAL); }), "");
+  EXPECT_NE(wrong([](v1::Drift& drift) { drift.set_global_step(9); }), "");
+  EXPECT_NE(wrong([](v1::Drift& drift) { drift.set_global_step(0); }), "");
+  EXPECT_NE(wrong([](v1::Drift& drift) { drift.set_tokens(-1); }), "");
+  for (const char* kind : {"recompute", "", "int8{"}) {
+    step = At(7);
+    (*step.mutable_drift())[kind] = good;
+    EXPECT_EQ(WrongWith(step, 6, 100), "the drift of a kind that is none or exact") << kind;
+  }
+  step = At(7);
+  step.set_drift_not_measured(std::string(1025, 'x'));
+  EXPECT_EQ(WrongWith(step, 6, 100), "a reason of 1025 bytes, at most 1024");
+}
+
 // A GPU's others may have given back more than the worker has taken.
 TEST(ReportsTest, LooksAtMemoryAreFewAndBelievable) {
   v1::WorkerEvent::Step step = At(7);

@@ -1,7 +1,10 @@
 // fake-worker ASSIGNMENT: a worker that trains nothing and speaks the link. What it does is said in
 // the job's display_name:
 //   steps=N step_ms=N        how many steps (else training.max_steps) of how long (else 20)
-//   slow=N                   says that steps take so many times what the plan predicts (else 10 ms)
+//   slow=N slow_now=1        says that steps take so many times what the plan predicts (else 10
+//   ms);
+//                            with the second, while a file "slow" is beside its model's folder, and
+//                            else what the plan predicts
 //   load_ms=N hello_at=S     loads for so long first; dials only when that step is done
 //   crash_at=S nan_at=S oom_at=S full_at=S
 //                            kills itself, fails as the user's error, runs out of memory, finds the
@@ -17,6 +20,8 @@
 //   files_at=S               opens files there until it may open no more, and fails with that
 //   fork_at=S                starts processes there until it may start no more, and goes on; they
 //                            sleep for ten minutes
+//   drift_at=S drift_permille=N
+//                            has measured there, from then on, a relative error of so much in int8
 //   beats=N print_mb=N       sends so many heartbeats, prints so much with every step
 //   export_ms=N              takes so long to export
 //   order_ms=N               waits so long before it obeys an order to change its plan
@@ -281,6 +286,12 @@ class FakeWorker {
     Send(event);
   }
 
+  double Slowness() const {
+    const fs::path sign = fs::path(assignment_.spec().model()).parent_path() / "slow";
+    if (script_("slow_now") && !fs::exists(sign)) return 1.0;
+    return static_cast<double>(script_("slow"));
+  }
+
   double Loss() const { return 4.0 / static_cast<double>(step_); }
 
   v1::Progress Progress() const {
@@ -289,7 +300,7 @@ class FakeWorker {
     progress.set_max_steps(steps_);
     progress.set_loss(Loss());
     progress.set_num_tokens(step_ * 10);
-    const auto slow = static_cast<double>(script_("slow"));
+    const double slow = Slowness();
     progress.set_step_seconds(slow > 0 ? slow * predicted_s_ : 0.01);
     progress.set_resumed_from_step(resumed_from_);
     return progress;
@@ -300,6 +311,14 @@ class FakeWorker {
     *step.mutable_progress() = Progress();
     step.set_measured_peak_bytes(kContextBytes + 1);
     step.add_looks()->set_counted_bytes(kContextBytes + 1);
+    const int64_t measured = script_("drift_at");
+    const bool now = script_("only_epoch", assignment_.epoch()) == assignment_.epoch();
+    if (!now || measured == 0 || step_ < measured) return step;
+    v1::Drift& drift = (*step.mutable_drift())["int8"];
+    drift.set_cosine(0.5);
+    drift.set_relative_error(static_cast<double>(script_("drift_permille")) / 1000);
+    drift.set_global_step(measured);
+    drift.set_tokens(32);
     return step;
   }
 

@@ -3,6 +3,8 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <thread>
+
 #include "gtest/gtest.h"
 #include "worker/execute/cpu_allocator.h"
 
@@ -82,6 +84,33 @@ TEST_F(AllocatorTest, ABareAddressFromOutsideIsCountedAndGivenBack) {
   aten_.raw_deallocate(raw);  // While an op runs, too.
   EXPECT_EQ(current(), with_arena_);
   EXPECT_EQ(allocator_.CloseSlice(), 0);
+}
+
+// ATen's own threads take from the slice of the op that they work for.
+TEST_F(AllocatorTest, EachThreadThatRunsAnOpTakesFromItsOwnSlice) {
+  const c10::DataPtr others = aten_.allocate(kArenaBytes);
+  const int64_t outside = current();
+  Open();
+  void* own = aten_.raw_allocate(kPieceBytes);
+  EXPECT_EQ(own, arena_.get());
+  std::thread([&] {
+    void* helped = aten_.raw_allocate(kPieceBytes);
+    EXPECT_EQ(helped, static_cast<char*>(arena_.get()) + kPieceBytes);
+    aten_.raw_deallocate(helped);
+  }).join();
+  std::thread([&] {
+    allocator_.OpenSlice({.base = static_cast<char*>(others.get()), .bytes = kArenaBytes});
+    void* piece = aten_.raw_allocate(kPieceBytes);
+    EXPECT_EQ(piece, others.get());
+    aten_.raw_deallocate(piece);
+    EXPECT_EQ(allocator_.CloseSlice(), kPieceBytes);
+    void* free = aten_.raw_allocate(kPieceBytes);  // Behind its op, while another runs.
+    EXPECT_EQ(current(), outside + kPieceBytes);
+    aten_.raw_deallocate(free);
+  }).join();
+  EXPECT_EQ(current(), outside);
+  aten_.raw_deallocate(own);
+  EXPECT_EQ(allocator_.CloseSlice(), 2 * kPieceBytes);
 }
 
 // ---- a block ------------------------------------------------------------------------------------

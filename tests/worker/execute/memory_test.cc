@@ -16,6 +16,7 @@
 #include "tests/worker/execute/separate_memory.h"
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/program/models.h"
+#include "worker/execute/cpu_device.h"
 #include "worker/execute/ops/sample.h"
 #include "worker/program/replay.h"
 

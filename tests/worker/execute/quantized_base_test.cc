@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "tests/worker/execute/toy_run.h"
@@ -66,9 +68,11 @@ struct Pair {
   int quantised = 0;
 
   Pair(const program::ModelConfig& config, Quantization kind, DType compute)
-      : coded(*program::BuildProgram(config, Mode(config, kind, compute)), kDocuments),
-        plain(*program::BuildProgram(config, Mode(config, Quantization::kNone, compute)),
-              kDocuments) {
+      : Pair(*program::BuildProgram(config, Mode(config, kind, compute)),
+             *program::BuildProgram(config, Mode(config, Quantization::kNone, compute))) {}
+
+  Pair(const Program& in_codes, const Program& in_floats)
+      : coded(in_codes, kDocuments), plain(in_floats, kDocuments) {
     for (size_t i = 0; i < coded.program().parameters.size(); ++i) Quantise(i);
   }
 
@@ -102,10 +106,8 @@ double Distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(difference / norm);
 }
 
-void ExpectSameStep(const program::ModelConfig& config, Quantization kind, DType compute) {
-  Pair pair(config, kind, compute);
-  EXPECT_GE(pair.quantised, 2 * 4);
-  const bool f32 = compute == DType::kF32;
+void ExpectSameStep(Pair& pair) {
+  const bool f32 = pair.coded.program().compute == DType::kF32;
   for (int recomputed : {0, 2}) {
     const Plan plan = RecomputePlan(pair.coded.program(), recomputed);
     const auto coded = pair.coded.RunInArena(pair.coded.Lower(plan), TestDevice());
@@ -118,6 +120,12 @@ void ExpectSameStep(const program::ModelConfig& config, Quantization kind, DType
   }
 }
 
+void ExpectSameStep(const program::ModelConfig& config, Quantization kind, DType compute) {
+  Pair pair(config, kind, compute);
+  EXPECT_GE(pair.quantised, 2 * 4);
+  ExpectSameStep(pair);
+}
+
 TEST(QuantizedBaseTest, AStepIsThatOfTheDequantisedBase) {
   for (const DType compute : {DType::kF32, DType::kBF16}) {
     for (const Quantization kind : {Quantization::kNf4, Quantization::kInt8}) {
@@ -128,6 +136,81 @@ TEST(QuantizedBaseTest, AStepIsThatOfTheDequantisedBase) {
       }
     }
   }
+}
+
+// Files may have the head in codes as well, which a job may adapt.
+TEST(QuantizedBaseTest, AHeadInCodesIsTheDequantisedOne) {
+  const program::ModelConfig plain = ConfigOf("llama");
+  for (const DType compute : {DType::kF32, DType::kBF16}) {
+    for (const Quantization kind : {Quantization::kNf4, Quantization::kInt8}) {
+      for (const std::string head : {"", "lm_head"}) {
+        SCOPED_TRACE(head + (compute == DType::kF32 ? " fp32" : " bf16") +
+                     (kind == Quantization::kNf4 ? " nf4" : " int8"));
+        program::ModelConfig codes = plain;
+        codes.quantization = kind;
+        codes.outer_codes = {"lm_head"};
+        TrainingMode mode = program::LoraMode({"q_proj", "down_proj"}, compute);
+        if (!head.empty()) mode.adapter.target_modules.push_back(head);
+        Pair pair(*program::BuildProgram(codes, mode), *program::BuildProgram(plain, mode));
+        EXPECT_EQ(pair.quantised, 2 * 7 + 1);
+        ExpectSameStep(pair);
+      }
+    }
+  }
+}
+
+// A head of documents has a bias and reads all rows that it is handed.
+TEST(QuantizedBaseTest, AFrozenHeadOfDocumentsMayBeInCodes) {
+  const program::ModelConfig plain = program::EncoderShape("bert", {2, 128, 4, 4, 128, 61});
+  program::ModelConfig codes = plain;
+  codes.quantization = Quantization::kNf4;
+  codes.outer_codes = {"bert.pooler.dense", "classifier"};
+  TrainingMode frozen = program::LoraMode({});
+  frozen.dropout = false;
+  Pair pair(*program::BuildProgram(codes, frozen), *program::BuildProgram(plain, frozen));
+  EXPECT_EQ(pair.quantised, 2 * 6 + 2);
+  const auto loss = [](ToyRun& run) {
+    const Plan plan = RecomputePlan(run.program(), 0);
+    return run.RunInArena(run.Lower(plan, /*training=*/false), TestDevice());
+  };
+  const auto one = loss(pair.coded), two = loss(pair.plain);
+  ASSERT_TRUE(one.ok()) << one.status();
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_NEAR(*one, *two, 1e-6 * std::abs(*two));
+}
+
+// Files spell an image encoder's modules otherwise than the class that lists them.
+TEST(QuantizedBaseTest, ModulesAreLeftOutByTheirNamesInTheClass) {
+  program::ModelConfig config = program::ImageShape("vit", {2, 128, 4, 4, 128, 1});
+  config.quantization = Quantization::kInt8;
+  config.in_floats = {"vit.layers.1.attention", "fc2"};
+  TrainingMode mode = program::LoraMode({"q_proj"});
+  mode.adapter.modules_to_save = {"classifier"};
+  const auto program = program::BuildProgram(config, mode);
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::set<std::string> codes;
+  for (const program::Parameter& parameter : program->parameters)
+    if (parameter.quantization != Quantization::kNone) codes.insert(parameter.key);
+  const std::string layers = "vit.encoder.layer.";
+  EXPECT_EQ(codes, (std::set<std::string>{layers + "0.attention.attention.key.weight",
+                                          layers + "0.attention.attention.query.weight",
+                                          layers + "0.attention.attention.value.weight",
+                                          layers + "0.attention.output.dense.weight",
+                                          layers + "0.intermediate.dense.weight",
+                                          layers + "1.intermediate.dense.weight"}));
+}
+
+// T5's head reads what config.json may scale, which no product with codes does.
+TEST(QuantizedBaseTest, AScaledHeadInCodesIsRefused) {
+  program::ModelConfig config = program::T5Shape(/*gated=*/true, {2, 128, 4, 4, 128, 61}, 1);
+  config.quantization = Quantization::kInt8;
+  config.outer_codes = {"lm_head"};
+  EXPECT_TRUE(program::BuildProgram(config, program::LoraMode({"q"})).ok());
+  config.head_scale = 0.5;
+  const auto refused = program::BuildProgram(config, program::LoraMode({"q"}));
+  EXPECT_NE(refused.status().message().find("quantization: lm_head.weight is in int8"),
+            std::string::npos)
+      << refused.status();
 }
 
 // More rows than a part that is added has, on both of its borders.

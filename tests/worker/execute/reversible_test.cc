@@ -4,9 +4,14 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +21,8 @@
 #include "tests/worker/execute/separate_memory.h"
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/program/models.h"
+#include "worker/execute/cpu_device.h"
+#include "worker/program/planning/form_plans.h"
 #include "worker/program/replay.h"
 
 namespace snug::execute {
@@ -94,6 +101,62 @@ TEST(ReversibleTest, Rev4Rev6Rev7WhatIsRecoveredGivesBitwiseTheGradientsOfKeep) 
       EXPECT_EQ(source.peak(), ReplayTape(tape).peak.total()) << plan.name;
     }
   }
+}
+
+bool RunsAhead(const program::Instruction& line) {
+  return line.op != nullptr && line.stream == program::kRecoverStream;
+}
+
+// On a thread of its own, one in time and one that is late, beside the backward of the layer behind
+// it: the bits that one stream gives, in the bytes that the tape says.
+TEST(ReversibleTest, Rev6Rev10RecoveryBesideBackwardGivesBitwiseTheGradientsOfKeep) {
+  CpuDevice late(/*threads=*/2, [] {
+    thread_local std::mt19937 delays(7);
+    if (delays() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 2000));
+  });
+  for (const TrainingMode& mode : {program::FullMode(), program::FullMode(DType::kBF16),
+                                   LoraWithDropout(), LoraWithDropout(DType::kBF16)}) {
+    ToyRun run = DroppingRun(mode);
+    const auto keep = run.RunInArena(run.Lower(RecomputePlan(run.program(), 0)), TestDevice());
+    ASSERT_TRUE(keep.ok()) << keep.status();
+    const std::vector<float> gradients = run.Gradients();
+    int64_t ahead = 0;
+    for (const Plan& vanilla : SameBitPlans(run.program())) {
+      const std::optional<Plan> plan = RecoveredAhead(vanilla);
+      if (!plan.has_value()) continue;
+      const Tape tape = run.Lower(*plan);
+      ahead += std::count_if(tape.instructions.begin(), tape.instructions.end(), RunsAhead);
+      for (Device* device : {&TestDevice(), static_cast<Device*>(&late)}) {
+        EXPECT_EQ(*run.RunInArena(tape, *device, /*micro_batches=*/2), *keep) << plan->name;
+        EXPECT_EQ(*run.RunInArena(tape, *device), *keep) << plan->name;
+        EXPECT_TRUE(run.Gradients() == gradients) << plan->name;
+      }
+      CountingSource source, host;
+      SeparateMemory memory(source, host);
+      Executor executor(run.parameters(), late);
+      EXPECT_EQ(*run.Run(tape, memory, executor), *keep) << plan->name;
+      EXPECT_TRUE(run.Gradients() == gradients) << plan->name;
+      EXPECT_EQ(source.peak(), ReplayTape(tape).peak.total()) << plan->name;
+    }
+    EXPECT_GT(ahead, 20);
+  }
+}
+
+TEST(ReversibleTest, WhatGoesWrongBesideBackwardEndsTheRun) {
+  ToyRun run = DroppingRun(program::FullMode());
+  const Tape tape = run.Lower(*RecoveredAhead(RecoverAll(run.program())));
+  OpFunctionTable planted = TestDevice().ops();
+  planted[static_cast<size_t>(program::OpCode::kFixedSubtract)].forward = [](const OpRun&) {
+    throw CapExceeded("no memory beside");
+  };
+  auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes, tape.host_bytes);
+  Executor executor(run.parameters(), TestDevice());
+  executor.UseFunctions(planted);
+  const absl::Status status = run.Run(tape, memory, executor).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "no memory beside");
+  executor.UseFunctions(TestDevice().ops());
+  EXPECT_TRUE(run.Run(tape, memory, executor).ok());
 }
 
 // the MLP in passes of a few rows, in the layers' recovery too.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tests/worker/program/begun_gradients.h"
+#include "worker/execute/cpu_device.h"
 #include "worker/execute/host_copy.h"
 
 namespace snug::execute {

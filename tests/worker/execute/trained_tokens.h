@@ -25,7 +25,7 @@ struct TrainedTokens {
   // These must outlive the batch.
   void PutInto(Batch& batch) {
     batch.trained = static_cast<int64_t>(rows.size());
-    batch.trained_rows = batch.host_trained_rows = rows.data();
+    batch.trained_rows = rows.data();
     batch.labels = labels.data();
     batch.weights = weights.data();
     batch.row_loss = loss.data();

@@ -54,10 +54,10 @@ class AssignmentTest : public ::testing::Test {
   const std::string path_ = folder_ + "/assignment.binpb";
 };
 
-// A plan of before there were others has the usual ones.
+// A plan of before there were others has those of the machine.
 TEST_F(AssignmentTest, RowsOfTheHeadAreThePlans) {
   v1::Assignment assignment = Complete();
-  EXPECT_EQ(Read(assignment)->head_rows, program::kHeadRows);
+  EXPECT_EQ(Read(assignment)->head_rows, 0);
   assignment.mutable_plan()->set_head_rows(8);
   EXPECT_EQ(Read(assignment)->head_rows, 8);
 }
@@ -77,6 +77,17 @@ TEST_F(AssignmentTest, PlainStructsSayWhatTheMessageSays) {
   EXPECT_EQ(attempt->training.max_grad_norm, 0.0);  // Given as zero: no clipping, not the default.
   EXPECT_EQ(attempt->training.beta2, 0.999);        // Not given.
   EXPECT_EQ(attempt->base_model_name, "/models/m");
+}
+
+// A job of before there was a choice is measured as by default.
+TEST_F(AssignmentTest, HowOftenAGradientIsMeasuredIsTheJobs) {
+  v1::Assignment assignment = Complete();
+  EXPECT_EQ(Read(assignment)->drift_steps, 200);
+  EXPECT_EQ(Read(assignment)->drift_step, 0);
+  assignment.mutable_spec()->mutable_memory()->set_drift_steps(0);
+  assignment.set_drift_step(202);
+  EXPECT_EQ(Read(assignment)->drift_steps, 0);
+  EXPECT_EQ(Read(assignment)->drift_step, 202);
 }
 
 TEST_F(AssignmentTest, WhereAnExtendedJobBeginsIsNamed) {

@@ -134,6 +134,26 @@ TEST_F(WorkerLinkTest, SaysHelloAtOnceThenReports) {
   EXPECT_EQ(node.Read().checkpoint().path(), "/c/step-000004.e3");
 }
 
+// The newest of each kind is in every report.
+TEST_F(WorkerLinkTest, ReportsWhatWasMeasuredOfGradients) {
+  Node node(path_);
+  auto link = WorkerLink::Dial(attempt_);
+  node.Accept();
+  node.Read();
+  train::TrainingProgress progress = At(2);
+  progress.drift["int8"] = {.cosine = 0.75, .relative_error = 0.5, .global_step = 2, .tokens = 64};
+  progress.drift_not_measured = "because";
+  link->ReportProgress(progress, {});
+  const v1::WorkerEvent step = node.Read();
+  ASSERT_EQ(step.step().drift_size(), 1);
+  const v1::Drift& drift = step.step().drift().at("int8");
+  EXPECT_EQ(drift.cosine(), 0.75);
+  EXPECT_EQ(drift.relative_error(), 0.5);
+  EXPECT_EQ(drift.global_step(), 2);
+  EXPECT_EQ(drift.tokens(), 64);
+  EXPECT_EQ(step.step().drift_not_measured(), "because");
+}
+
 TEST_F(WorkerLinkTest, ObeysTheFirstCommand) {
   Node node(path_);
   auto link = WorkerLink::Dial(attempt_);
@@ -218,12 +238,14 @@ TEST_F(WorkerLinkTest, AnOrderIsTakenOnceAndAnsweredAlsoWithHello) {
   command.mutable_change_plan()->set_number(3);
   command.mutable_change_plan()->set_bytes(77);
   command.mutable_change_plan()->mutable_plan()->set_name("keep");
+  command.mutable_change_plan()->mutable_plan()->set_head_rows(512);
   node->Send(command);
   std::optional<train::PlanOrder> order;
   while (!order.has_value()) order = link->TakePlanOrder();
   EXPECT_EQ(order->number, 3);
   EXPECT_EQ(order->cap_bytes, 77);
   EXPECT_EQ(order->plan.name, "keep");
+  EXPECT_EQ(order->head_rows, 512);
   link->AnswerPlanOrder({.number = 3, .global_step = 5, .current_bytes = 70});
   EXPECT_EQ(node->Read().plan_changed().current_bytes(), 70);
   node->Send(command);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "tests/worker/program/models.h"
 #include "tests/worker/program/plan_checks.h"
 #include "worker/program/files/adapter_export.h"
+#include "worker/program/files/packed_tensors.h"
 #include "worker/program/files/safetensors.h"
 #include "worker/program/lower.h"
 #include "worker/program/planning/predict.h"
@@ -276,6 +278,37 @@ TEST(ClassificationTest, TheFilesOfALanguageModelAreEnough) {
   index["score.weight"] = {.dtype = "F32", .shape = {3, 16}};
   EXPECT_THAT(std::string(CheckBaseWeights(program, index).message()),
               HasSubstr("\"score.weight\" is [3, 16], expected [4, 16]"));
+}
+
+// bitsandbytes' codes of 8 bits.
+TensorEntry InCodes(const Parameter& parameter) {
+  PackedTensor packed{.kind = Quantization::kInt8};
+  packed.absmax = {.dtype = "F32", .shape = {parameter.shape[0]}};
+  TensorEntry entry = {.dtype = "I8", .shape = parameter.shape};
+  entry.packed = std::make_shared<const PackedTensor>(packed);
+  return entry;
+}
+
+// transformers leaves the head of a decoder out of the codes, and BERT's in some versions alone.
+TEST(ClassificationTest, AHeadThatIsTrainedIsInNoCodes) {
+  ModelConfig config = Classifying(LlamaShape(kTiny));
+  config.new_head = false;
+  config.quantization = Quantization::kInt8;
+  config.outer_codes = {"score"};
+  const Program program = *BuildProgram(config, LoraOfScore());
+  TensorIndex index;
+  for (const Parameter& p : program.parameters) {
+    if (p.adapter) continue;
+    const bool codes = p.quantization != Quantization::kNone;
+    index[p.key] = codes ? InCodes(p) : TensorEntry{.dtype = "F32", .shape = p.shape};
+  }
+  EXPECT_TRUE(CheckBaseWeights(program, index).ok()) << CheckBaseWeights(program, index);
+  index["score.weight"] = InCodes(program.parameters.back());
+  const absl::Status refused = CheckBaseWeights(program, index);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("\"score.weight\" is I8, expected F32, BF16 or F16 (the job trains it "
+                        "whole: lora.modules_to_save)"));
 }
 
 constexpr char kConfig[] = R"({

@@ -88,7 +88,8 @@ double Interpreter::Run(const Tape& tape, const ToyBatch& batch) {
                 std::numeric_limits<double>::quiet_NaN());
   host_.assign(static_cast<size_t>(tape.host_bytes / kToyElement),
                std::numeric_limits<double>::quiet_NaN());
-  coded_.clear();
+  coded_.Clear();
+  copies_.Begin();
   SpoilGradients(tape);
   for (size_t t = 0; t < tape.instructions.size(); ++t) {
     RunLine(t);
@@ -101,14 +102,22 @@ double Interpreter::Run(const Tape& tape, const ToyBatch& batch) {
 
 void Interpreter::RunLine(size_t t) {
   const Instruction& line = tape_->instructions[t];
-  line_ = &line;
   PoisonAround(static_cast<int32_t>(t), /*before=*/true);
   if (line.kind == Instruction::Kind::kLoop) return;
   if (line.kind == Instruction::Kind::kCopy) {
     Copy(line);
   } else if (line.kind == Instruction::Kind::kRecord || line.kind == Instruction::Kind::kWait) {
     copies_.Order(line);
-  } else if (line.kind == Instruction::Kind::kUpdate) {
+  } else {
+    copies_.Issue(line, [this, &line] { Compute(line); });
+  }
+  PoisonAround(static_cast<int32_t>(t), /*before=*/false);
+  if (!in_loop_) copies_.Go();
+}
+
+void Interpreter::Compute(const Instruction& line) {
+  line_ = &line;
+  if (line.kind == Instruction::Kind::kUpdate) {
     Update(line);
   } else if (line.op->code == OpCode::kQuantize || line.op->code == OpCode::kDequantize ||
              line.op->code == OpCode::kSampleRows) {
@@ -124,43 +133,6 @@ void Interpreter::RunLine(size_t t) {
   } else {
     BeginGradients(line);
     Backward(line, *line.op);
-  }
-  PoisonAround(static_cast<int32_t>(t), /*before=*/false);
-}
-
-void Interpreter::Form(const Instruction& line) {
-  const Operand &from = line.operands.in[0], &to = line.operands.out[0];
-  const bool packs = line.op->code != OpCode::kDequantize;
-  const auto elements = static_cast<size_t>(Count(to) * (packs ? from.width : to.width));
-  if (packs) {
-    coded_[to.slot].assign(At(from).at, At(from).at + elements);
-  } else {
-    ASSERT_EQ(coded_[from.slot].size(), elements) << "the code is read outside its lifetime";
-    std::copy_n(coded_[from.slot].data(), elements, At(to).at);
-  }
-}
-
-void Interpreter::Copy(const Instruction& line) {
-  const Operand &from = line.operands.in[0], &to = line.operands.out[0];
-  copies_.Issue(line, [elements = Count(to) * to.width, read = At(from).at, written = At(to).at] {
-    std::copy_n(read, elements, written);
-  });
-}
-
-void Interpreter::Poison(int32_t index) {
-  const Slot& slot = tape_->slots[static_cast<size_t>(index)];
-  const auto begin = MemoryOf(slot.region).begin() + slot.offset / kToyElement;
-  std::fill(begin, begin + slot.bytes / kToyElement, std::numeric_limits<double>::quiet_NaN());
-  coded_.erase(index);
-}
-
-void Interpreter::PoisonAround(int32_t instruction, bool before) {
-  for (size_t s = 0; s < tape_->slots.size(); ++s) {
-    const Slot& slot = tape_->slots[s];
-    if ((before ? slot.first : slot.last) != instruction) continue;
-    // What is not of a pass alone lives until the last.
-    const bool outer = slot.first <= static_cast<int32_t>(loop_line_);
-    if (before || !in_loop_ || !outer || last_pass_) Poison(static_cast<int32_t>(s));
   }
 }
 

@@ -7,12 +7,12 @@
 #define TESTS_WORKER_PROGRAM_INTERPRETER_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "tests/worker/program/copy_order.h"
+#include "tests/worker/program/held_codes.h"
 #include "tests/worker/program/toy_batch.h"
 #include "tests/worker/program/toy_numbers.h"
 #include "worker/program/program.h"
@@ -47,6 +47,7 @@ class Interpreter {
   };
 
   void RunLine(size_t t);
+  void Compute(const Instruction& line);  // On the thread of its stream.
   void RunLoop(size_t t);
   void Forward(const Instruction& line, const Op& op);
   void Backward(const Instruction& line, const Op& op);
@@ -120,8 +121,6 @@ class Interpreter {
   void SpoilGradients(const Tape& tape);
   // Those of the line: zeros.
   void BeginGradients(const Instruction& line);
-  // A form of a value, or a value of its form. What an op quantises comes back bit by bit here: a
-  // plan's order is at stake, not the codes.
   void Form(const Instruction& line);
   void Copy(const Instruction& line);
   std::vector<double>& MemoryOf(Region region) { return region == Region::kHost ? host_ : arena_; }
@@ -133,12 +132,13 @@ class Interpreter {
   std::vector<std::vector<double>> gradients_;
   const Tape* tape_ = nullptr;
   const ToyBatch* batch_ = nullptr;
-  const Instruction* line_ = nullptr;
+  static inline thread_local const Instruction* line_ = nullptr;  // A stream's, on its thread,
+  static inline thread_local bool in_loop_ = false;               // beside those of others.
   size_t loop_line_ = 0;
-  bool in_loop_ = false, last_pass_ = true;
+  bool last_pass_ = true;
   int64_t first_row_ = 0, rows_of_pass_ = 0;
   std::vector<double> arena_, host_;
-  std::map<int32_t, std::vector<double>> coded_;  // By slot: what a code in it stands for.
+  mutable HeldCodes coded_;
   Slope two_bit_slope_ = nullptr;
   bool other_masks_ = false;
   CopyOrder copies_;

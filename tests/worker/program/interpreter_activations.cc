@@ -94,13 +94,13 @@ void Interpreter::ActivatedForward(const Instruction& line, const Op& op, int64_
 Interpreter::View Interpreter::Taken(const Instruction& line) const {
   const Operand& operand = line.operands.in[0];
   if (!operand || operand.dtype != DType::kU8) return In(line, 0);
-  const std::vector<double>& values = coded_.at(operand.slot);
+  const std::vector<double>& values = coded_.In(operand.slot);
   const int64_t width = static_cast<int64_t>(values.size()) / AllRows(operand);
   return {const_cast<double*>(values.data()) + FirstRow(operand) * width, width};
 }
 
 void Interpreter::WriteCodes(const Operand& form, const View& x, int64_t rows) {
-  std::vector<double>& coded = coded_[form.slot];
+  std::vector<double>& coded = coded_.In(form.slot);
   coded.resize(static_cast<size_t>((FirstRow(form) + rows) * x.width));
   std::copy_n(x.at, rows * x.width, coded.end() - rows * x.width);
 }

@@ -112,6 +112,60 @@ TEST(LowerTest, RecomputeShrinksTheArena) {
   }
 }
 
+// A CPU's are as they were; a GPU's are measured, or the usual ones of a GPU. Who says how many has
+// them on either.
+TEST(LowerTest, RowsOfTheHeadAreTheMachines) {
+  const Program program = *BuildProgram(LlamaShape({2, 64, 4, 2, 96, 500}), FullMode());
+  const auto rows_of_pass = [&](const Machine& machine, int32_t head_rows) {
+    const LowerOptions options = {.key = {.tokens = 4096, .documents = 2, .longest_document = 2048},
+                                  .machine = machine,
+                                  .head_rows = head_rows};
+    const Tape tape = *Lower(program, RecomputePlan(program, 0), options);
+    for (const Instruction& line : tape.instructions)
+      if (line.kind == Instruction::Kind::kLoop) return line.loop.rows_of_pass;
+    return int64_t{0};
+  };
+  const Machine cpu, measured_cpu = {.head_rows = 2048};
+  const Machine gpu = {.cpu = false}, measured = {.cpu = false, .head_rows = 2048};
+  EXPECT_EQ(rows_of_pass(cpu, 0), 256);
+  EXPECT_EQ(rows_of_pass(measured_cpu, 0), 256);
+  EXPECT_EQ(rows_of_pass(gpu, 0), 1024);
+  EXPECT_EQ(rows_of_pass(measured, 0), 2048);
+  for (const Machine& machine : {cpu, gpu, measured}) EXPECT_EQ(rows_of_pass(machine, 64), 64);
+}
+
+// Each pass reads the head's matrix and adds to its gradient, where that is wanted: a GPU has few,
+// and the time of what it reads is counted, so that plans of fewer rows are slower ones.
+TEST(LowerTest, AGpuReadsTheHeadsMatrixInFewPasses) {
+  const ModelConfig config = LlamaShape({2, 64, 4, 2, 96, 500});
+  const Program program = *BuildProgram(config, FullMode());
+  LowerOptions options;
+  options.key = {.tokens = 8192, .documents = 4, .longest_document = 2048};
+  const auto matrix_bytes = [&](const Machine& machine) {
+    options.machine = machine;
+    const Tape tape = *Lower(program, RecomputePlan(program, 0), options);
+    for (const Instruction& line : tape.instructions)
+      if (line.op != nullptr && line.op->code == OpCode::kHeadLoss)
+        return line.work[Limit::kMatrices];
+    return 0.0;
+  };
+  const double of_a_pass = 3.0 * sizeof(float) * 64 * 500;  // W twice, and its gradient.
+  EXPECT_DOUBLE_EQ(matrix_bytes({}), of_a_pass);            // A CPU computes longer by far.
+  EXPECT_DOUBLE_EQ(matrix_bytes({.cpu = false}), 8 * of_a_pass);
+  EXPECT_DOUBLE_EQ(matrix_bytes({.cpu = false, .head_rows = 2048}), 4 * of_a_pass);
+}
+
+// By what a row takes at 256, 512, 1,024 and 2,048 rows: what is within 3 % of the best is as good.
+TEST(LowerTest, TheFewestRowsAreChosenThatAreNearlyTheBest) {
+  EXPECT_EQ(FewestFastHeadRows({1.0, 1.0, 1.0, 1.0}), 256);
+  EXPECT_EQ(FewestFastHeadRows({1.5, 1.02, 1.01, 1.0}), 512);
+  EXPECT_EQ(FewestFastHeadRows({1.5, 1.04, 1.02, 1.0}), 1024);
+  EXPECT_EQ(FewestFastHeadRows({1.5, 1.2, 1.04, 1.0}), 2048);
+  EXPECT_EQ(FewestFastHeadRows({1.0, 0.9, 1.2, 1.3}), 512);
+  EXPECT_TRUE(IsHeadRowChoice(1024));
+  EXPECT_FALSE(IsHeadRowChoice(1025));
+}
+
 // Of logits those of a pass are there, beside the rows of z that they are made of; z's gradient
 // takes the place of z.
 TEST(LowerTest, TheHeadTakesTheLossInPasses) {

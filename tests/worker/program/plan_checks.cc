@@ -156,25 +156,34 @@ void ExpectTheGradientsOfKeep(const Program& program, const std::vector<Plan>& p
 
 void ExpectAnyOrderOfCopiesGivesTheGradientsOfKeep(const Program& program, int plans,
                                                    std::mt19937& random) {
+  std::vector<Plan> offloading;
+  for (int i = 0; i < plans; ++i)
+    offloading.push_back(RandomPlan(program, 3, random, /*segments=*/i % 2 == 1, /*stashes=*/3));
+  const std::vector<Plan> keep(offloading.size(), RecomputePlan(program, 0));
+  ExpectAnyOrderGivesTheGradientsOf(program, offloading, keep, random);
+}
+
+void ExpectAnyOrderGivesTheGradientsOf(const Program& program, const std::vector<Plan>& plans,
+                                       const std::vector<Plan>& expected, std::mt19937& random) {
   const auto parameters = RandomParameters(program, random);
   const ToyBatch batch = BatchFor(program, random);
-  Interpreter keep(program, parameters), soon(program, parameters), late(program, parameters),
-      beside(program, parameters);
+  Interpreter other(program, parameters), soon(program, parameters), late(program, parameters),
+      between(program, parameters), beside(program, parameters);
   late.copies().Delay();
-  std::mt19937 delays(1);  // Of the one thread that copies.
-  execute::CpuStreams streams([&delays] {
+  between.copies().DelayAtRandom(/*seed=*/2);
+  execute::CpuStreams streams([] {
+    thread_local std::mt19937 delays(1);
     if (delays() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 500));
   });
   beside.copies().Use(streams);
-  const double loss =
-      keep.Run(*Lower(program, RecomputePlan(program, 0), OptionsFor(program, batch)), batch);
-  for (int i = 0; i < plans; ++i) {
+  for (size_t i = 0; i < plans.size(); ++i) {
     SCOPED_TRACE(i);
-    const Plan plan = RandomPlan(program, 3, random, /*segments=*/i % 2 == 1, /*stashes=*/3);
-    const Tape tape = *Lower(program, plan, OptionsFor(program, batch));
-    for (Interpreter* order : {&soon, &late, &beside}) {
+    const Tape tape = *Lower(program, plans[i], OptionsFor(program, batch));
+    const double loss = other.Run(*Lower(program, expected[i], OptionsFor(program, batch)), batch);
+    ASSERT_TRUE(std::isfinite(loss));
+    for (Interpreter* order : {&soon, &late, &between, &beside}) {
       ASSERT_EQ(order->Run(tape, batch), loss);
-      ASSERT_TRUE(order->gradients() == keep.gradients());
+      ASSERT_TRUE(order->gradients() == other.gradients());
     }
   }
 }

@@ -24,6 +24,12 @@ void ExpectTheGradientsOfKeep(const Program& program, const std::vector<Plan>& p
 void ExpectAnyOrderOfCopiesGivesTheGradientsOfKeep(const Program& program, int plans,
                                                    std::mt19937& random);
 
+// These plans, whose copies and recoveries ahead run as soon as they are issued, as late as
+// something waits for them, at random moments between, and on threads of their own with delays
+// drawn at random: loss and gradients are those of `expected`, a plan for each of them.
+void ExpectAnyOrderGivesTheGradientsOf(const Program& program, const std::vector<Plan>& plans,
+                                       const std::vector<Plan>& expected, std::mt19937& random);
+
 // Without one of the waits for a copy from the host, one that runs late comes too late.
 void ExpectEachWaitForACopyMatters(const Program& program, const Plan& plan, std::mt19937& random);
 

@@ -76,14 +76,16 @@ TEST(PredictTest, AFrozenBaseHasNeitherGradientNorOptimizer) {
   EXPECT_EQ(bytes.gradients + bytes.optimizer, 12 * adapter);
 }
 
-// Beside the batch and the weights, of which the same bytes lie on either device.
-TEST(PredictTest, AGpuHoldsWhatItAddsUpTheNormIn) {
+// Beside the weights and most of the batch, of which the same bytes lie on either device: what it
+// adds up the norm in, and where documents begin, in 32 bits.
+TEST(PredictTest, AGpuHoldsWhatACpuDoesNotNeed) {
   const Program program = *BuildProgram(Small(), LoraMode());
   const Components cpu = StaticComponents(program, {8, 1, 8}, {}, 0);
   const Components gpu = StaticComponents(program, {8, 1, 8}, {.cpu = false}, 0);
   EXPECT_EQ(gpu.weights, cpu.weights);
   EXPECT_EQ(gpu.optimizer, cpu.optimizer + 8256);
-  EXPECT_EQ(gpu.total(), cpu.total() + 8256);
+  EXPECT_EQ(gpu.inputs, cpu.inputs + 64);
+  EXPECT_EQ(gpu.total(), cpu.total() + 8256 + 64);
 }
 
 // A driver gives whole pages: the arena has what is left of the last one, and no more than that.

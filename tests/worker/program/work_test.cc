@@ -105,7 +105,7 @@ TEST(WorkTest, EveryPassOfALineIsARun) {
   const Tape kept = TapeOf(program, {});
   // The head has a loop of one line, which runs in each pass; the loop itself is no run.
   EXPECT_EQ(ReplayTape(kept).work[Limit::kRuns],
-            static_cast<double>(kept.instructions.size()) - 2.0 + kTokens / kHeadRows);
+            static_cast<double>(kept.instructions.size()) - 2.0 + kTokens / kHeadRowsOfCpu);
   const Tape chunked = TapeOf(program, {{"*", {Stash::kChunk, kRowsOfPass}}});
   double runs = 0.0;
   int32_t of_body = 0;  // Lines that are left of it.

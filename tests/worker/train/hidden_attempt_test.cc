@@ -154,6 +154,29 @@ TEST(HiddenAttemptTest, AnAdapterBesideAQuantisedBaseIsThatOfTheCpu) {
   }
 }
 
+// Both devices round codes alike; the host copies both gradients, piece by piece.
+TEST(HiddenAttemptTest, AnInexactGradientIsMeasuredAsOnTheCpu) {
+  const TempFolder folder;
+  AttemptOptions attempt = MakeAttempt(folder, program::FullMode());
+  const auto program =
+      *program::BuildProgram(*program::ReadModelConfig(attempt.model_dir), attempt.mode);
+  attempt.plan =
+      program::NamedPlanOf(program, *program::PinnedPlan(program, {{"*", program::Stash::kInt8}}));
+  attempt.drift_steps = 200;
+  const AttemptResult result = RunToEnd(TestDevice(), attempt),
+                      hidden = RunToEnd(HiddenDevice(), Beside(attempt, "-hidden"));
+  ExpectSameEnd(result, hidden);
+  ASSERT_EQ(result.progress.drift.count("int8"), 1u);
+  ASSERT_EQ(hidden.progress.drift.count("int8"), 1u);
+  const KindDrift &here = result.progress.drift.at("int8"),
+                  &there = hidden.progress.drift.at("int8");
+  EXPECT_EQ(here.global_step, 2);
+  EXPECT_EQ(here.tokens, there.tokens);
+  EXPECT_GT(here.relative_error, 0.0);
+  EXPECT_EQ(here.relative_error, there.relative_error);
+  EXPECT_EQ(here.cosine, there.cosine);
+}
+
 // With masters, of which the weights are rounded copies.
 TEST(HiddenAttemptTest, AModelInBf16IsThatOfTheCpu) {
   const TempFolder folder;

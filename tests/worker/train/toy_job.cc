@@ -216,6 +216,7 @@ program::Prediction PredictionOf(const AttemptOptions& attempt) {
     options.generation_key = program::GenerationKey(ProgramOf(attempt).config, prompts.longest(),
                                                     attempt.training.samples.max_new_tokens);
   }
+  options.measures_drift = attempt.drift_steps > 0;
   const program::Program program = ProgramOf(attempt);
   return *program::Predict(program, *program::PlanOf(program, attempt.plan), options);
 }

@@ -27,7 +27,11 @@ PlanOrder OrderOf(AttemptOptions attempt, int64_t number, int recomputed) {
       *program::BuildProgram(*program::ReadModelConfig(attempt.model_dir), attempt.mode);
   attempt.plan = program::NamedPlanOf(program, program::RecomputePlan(program, recomputed));
   const program::Components bytes = PredictionOf(attempt).bytes;
-  return {.number = number, .plan = attempt.plan, .cap_bytes = bytes.total(), .promised = bytes};
+  return {.number = number,
+          .plan = attempt.plan,
+          .head_rows = attempt.head_rows,
+          .cap_bytes = bytes.total(),
+          .promised = bytes};
 }
 
 // What of a run must not depend on its plans: losses, and all trained parameters.
@@ -129,6 +133,25 @@ TEST_F(TrainerPlansTest, TheHeadHasThePlansRows) {
   const auto trainer = Trainer::Create(attempt, TestDevice());
   SNUG_ASSERT_OK(trainer);
   EXPECT_TRUE((*trainer)->AccumulateGradients().ok());
+}
+
+// Another plan brings its own, there and back: each takes what was promised for it.
+TEST_F(TrainerPlansTest, AnotherPlanHasItsRowsOfTheHead) {
+  ToyModel model;
+  model.sizes.vocabulary = 3000;
+  AttemptOptions attempt = Attempt(FullMode(), model);
+  const PlanOrder usual = OrderOf(attempt, 2, 0);
+  const auto trainer = Trainer::Create(attempt, TestDevice());
+  SNUG_ASSERT_OK(trainer);
+  attempt.head_rows = 2;
+  const PlanOrder few = OrderOf(attempt, 1, 0);
+  EXPECT_LT(few.promised->arena, usual.promised->arena / 2);
+  for (const PlanOrder& order : {few, usual}) {
+    const auto answer = (*trainer)->ChangePlan(order);
+    SNUG_ASSERT_OK(answer);
+    EXPECT_EQ(answer->refusal, "");
+    EXPECT_TRUE((*trainer)->AccumulateGradients().ok());
+  }
 }
 
 // Weights after `steps` steps, and the norms of their gradients.

@@ -91,15 +91,24 @@ std::vector<ToyTensor> Int8Parts(const ToyTensor& matrix) {
           {module + ".weight_format", "U8", {}, std::string(1, '\0')}};
 }
 
+Quantization KindOf(const program::Program& program, const std::string& key) {
+  for (const program::Parameter& parameter : program.parameters)
+    if (parameter.key == key) return parameter.quantization;
+  ADD_FAILURE() << key;
+  return Quantization::kNone;
+}
+
 class PackedWeightTest : public testing::Test {
  protected:
   using Change = std::function<void(std::vector<ToyTensor>&)>;
 
-  // The model, with its layers' matrices in codes.
+  // The model, with its layers' matrices in codes; in the place of the one before.
   void Write(Quantization kind, bool nested = true, const Change& change = {}) {
     std::vector<ToyTensor> packed;
     for (const ToyTensor& tensor : train::TensorsOf(model_)) {
-      const bool matrix = absl::StartsWith(tensor.key, "model.layers.") && tensor.shape.size() == 2;
+      const bool matrix =
+          (absl::StartsWith(tensor.key, "model.layers.") && tensor.shape.size() == 2) ||
+          outside_.contains(tensor.key);
       if (!matrix || in_floats_.contains(tensor.key)) {
         packed.push_back(tensor);
         continue;
@@ -109,6 +118,7 @@ class PackedWeightTest : public testing::Test {
         packed.push_back(std::move(part));
     }
     if (change) change(packed);
+    std::filesystem::remove_all(folder_ / "model");
     train::WriteModel(folder_ / "model", model_, packed);
     const std::string path = folder_ / "model/config.json";
     json config = json::parse(std::ifstream(path));
@@ -151,14 +161,23 @@ class PackedWeightTest : public testing::Test {
   }
   std::string Refusal(const Change& change) {
     Write(Quantization::kNf4, true, change);
-    const std::string said(Load().message());
-    std::filesystem::remove_all(folder_ / "model");
-    return said;
+    return std::string(Load().message());
+  }
+  // What is predicted, which is what is held.
+  int64_t BaseBytes(const json& skipped, const std::set<std::string>& in_floats) {
+    skipped_ = skipped;
+    in_floats_ = in_floats;
+    Write(Quantization::kNf4);
+    EXPECT_TRUE(Load().ok());
+    const int64_t predicted = program::StaticComponents(program_, {8, 1, 8}, {}, 0).weights;
+    EXPECT_EQ(parameters_->held(program_).base, predicted);
+    return predicted;
   }
 
   ToyModel model_ = kModel;
   std::set<std::string> in_floats_;  // Matrices of the layers that are in no codes,
   json skipped_;                     // and what config.json says of them.
+  std::set<std::string> outside_;    // Matrices outside the layers that are in codes.
   const TempFolder folder_;
   std::vector<ToyTensor> tensors_;
   program::Program program_;
@@ -234,19 +253,94 @@ TEST_F(PackedWeightTest, ModulesThatAreLeftOutStayInFloats) {
   EXPECT_EQ(parameters_->held(program_).base, bytes.weights);
 }
 
+// 64 x 160 elements: 40,960 bytes of fp32; 5,120 of codes, 192 of the scales of 160 blocks, and two
+// numbers, each from a multiple of 64 on.
+TEST_F(PackedWeightTest, AMatrixThatIsLeftOutIsPredictedToTheByte) {
+  model_.sizes.layers = 3;
+  constexpr int64_t kMore = 40'960 - (5'120 + 192 + 64 + 64);
+  const std::string key = "model.layers.1.mlp.down_proj.weight";
+  const int64_t all = BaseBytes(json(nullptr), {});
+  EXPECT_EQ(BaseBytes(json::array({"lm_head"}), {}), all);
+  EXPECT_EQ(BaseBytes(json::array({"lm_head", "model.layers.1.mlp.down_proj"}), {key}),
+            all + kMore);
+  const std::set<std::string> everywhere = {"model.layers.0.mlp.down_proj.weight", key,
+                                            "model.layers.2.mlp.down_proj.weight"};
+  EXPECT_EQ(BaseBytes(json::array({"lm_head", "down_proj"}), everywhere), all + 3 * kMore);
+}
+
+// Names that end in a dot begin with it, as for transformers; parts of a component name nothing.
+TEST_F(PackedWeightTest, ANameStandsForWholeComponents) {
+  model_.sizes.layers = 2;
+  for (const char* module : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                             "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"})
+    in_floats_.insert(absl::StrCat("model.layers.1.", module, ".weight"));
+  for (const char* name : {"model.layers.1.", "model.layers.1"}) {
+    skipped_ = json::array({name, "model.layers.0.mlp.up", "model.lay"});
+    Write(Quantization::kNf4);
+    SNUG_ASSERT_OK(Load());
+  }
+}
+
 TEST_F(PackedWeightTest, WhatIsLeftOutIsWhatConfigSays) {
+  const std::string list = "quantization_config.llm_int8_skip_modules";
   skipped_ = {"up_proj"};
   EXPECT_THAT(Refusal([](auto&) {}),
-              HasSubstr("\"model.layers.0.mlp.up_proj.weight\" is U8, expected F32, BF16 or F16"));
+              HasSubstr("\"model.layers.0.mlp.up_proj.weight\" is U8, expected F32, BF16 or F16 (" +
+                        list + ", or transformers' class, names \"up_proj\"), in "));
   skipped_ = {"proj"};
   in_floats_ = {kMatrix};
   EXPECT_THAT(Refusal([](auto&) {}), HasSubstr("down_proj.weight\" is U8"));
-  skipped_ = {"down_proj"};
-  EXPECT_THAT(Refusal([](auto&) {}), HasSubstr("expected codes as of the others"));
+  skipped_ = {"lm_head", "down_proj"};
+  EXPECT_THAT(Refusal([](auto&) {}),
+              HasSubstr("up_proj.weight\" is F32, expected codes as of the others (" + list +
+                        " does not name it: [\"lm_head\", \"down_proj\"]), in "));
   skipped_ = {"model.layers.*.mlp"};
   EXPECT_THAT(Refusal([](auto&) {}),
               HasSubstr("quantization_config.llm_int8_skip_modules is [\"model.layers.*.mlp\"]; "
                         "accepted: at most 1024 names of modules"));
+}
+
+// Outside the layers the headers alone tell: versions of transformers leave out other modules.
+TEST_F(PackedWeightTest, AHeadIsInCodesWhereTheFilesHaveIts) {
+  for (const json& skipped : {json(nullptr), json::array({"o_proj"})}) {
+    skipped_ = skipped;
+    in_floats_.clear();
+    if (!skipped.is_null()) in_floats_ = {"model.layers.0.self_attn.o_proj.weight"};
+    outside_ = {"lm_head.weight"};
+    Write(Quantization::kNf4);
+    SNUG_ASSERT_OK(Load());
+    ExpectBytes(Loaded("lm_head.weight").nf4.codes, "lm_head.weight");
+    const program::Components bytes = program::StaticComponents(program_, {8, 1, 8}, {}, 0);
+    EXPECT_EQ(parameters_->held(program_).base, bytes.weights);
+    outside_.clear();
+    Write(Quantization::kNf4);
+    SNUG_ASSERT_OK(Load());
+    EXPECT_EQ(KindOf(program_, "lm_head.weight"), Quantization::kNone);
+  }
+}
+
+TEST_F(PackedWeightTest, AHeadInCodesIsNeitherNamedNorTrainedNorTied) {
+  outside_ = {"lm_head.weight"};
+  skipped_ = {"lm_head"};
+  EXPECT_THAT(Refusal([](auto&) {}),
+              HasSubstr("\"lm_head.weight\" is U8, expected F32, BF16 or F16 ("
+                        "quantization_config.llm_int8_skip_modules, or transformers' class, names "
+                        "\"lm_head\"), in "));
+  skipped_ = nullptr;
+  Write(Quantization::kNf4);
+  program::TrainingMode mode = program::LoraMode();
+  mode.adapter.modules_to_save = {"lm_head"};
+  EXPECT_THAT(std::string(Load(mode).message()),
+              HasSubstr("\"lm_head.weight\" is U8, expected F32, BF16 or F16 (the job trains it "
+                        "whole: lora.modules_to_save), in "));
+  auto tied = *program::ReadModelConfig(folder_ / "model");
+  EXPECT_EQ(tied.outer_codes, std::vector<std::string>{"lm_head"});
+  tied.tied_embeddings = true;
+  const auto program = *program::BuildProgram(tied, program::LoraMode());
+  EXPECT_EQ(KindOf(program, program::kEmbeddingKey), Quantization::kNone);
+  const auto index = *program::ReadModelIndex(folder_ / "model", tied);
+  EXPECT_THAT(std::string(program::CheckBaseWeights(program, index).message()),
+              HasSubstr("\"lm_head.weight\" is U8"));
 }
 
 TEST_F(PackedWeightTest, AnotherModeThanTheFilesIsRefused) {

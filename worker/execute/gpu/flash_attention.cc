@@ -48,8 +48,7 @@ struct Call {
         k(Heads(run.in[1], op.kv_heads, op.head_width)),
         v(Heads(run.in[2], op.kv_heads, op.head_width)),
         lse(OnDevice(run.out[1].data, {op.heads, run.in[0].rows}, at::kFloat)),
-        offsets(OnDevice(run.batch->device_offsets, {run.batch->documents + 1}, at::kLong)
-                    .to(at::kInt)) {
+        offsets(OnDevice(run.batch->device_offsets32, {run.batch->documents + 1}, at::kInt)) {
     for (int64_t d = 0; d < run.batch->documents; ++d)
       longest = std::max(longest, run.batch->offsets[d + 1] - run.batch->offsets[d]);
     if (op.window > 0) window = op.window - 1;  // Theirs does not count the query itself.
@@ -58,8 +57,7 @@ struct Call {
   const program::OpAttributes& op;
   const c10::InferenceMode no_autograd;
   const c10::cuda::CUDAStreamGuard on_stream;
-  const at::Tensor q, k, v, lse;
-  const at::Tensor offsets;  // From the op's slice.
+  const at::Tensor q, k, v, lse, offsets;
   int64_t longest = 0;
   std::optional<int64_t> window;
 };

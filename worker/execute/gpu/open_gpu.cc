@@ -11,6 +11,7 @@
 #include "worker/execute/gpu/ordinal.h"
 #include "worker/execute/gpu/torch_allocator.h"
 #include "worker/execute/torch_errors.h"
+#include "worker/program/tape.h"
 
 namespace snug::execute {
 namespace {
@@ -21,25 +22,30 @@ class CudaDevice final : public GpuDevice {
       : GpuDevice(std::move(name), threads, std::move(runtime), OpFunctionsWithFlash()),
         torch_allocator_(allocator()) {}
 
-  // A product of each type, so that no step is the first to find that cuBLAS has no room.
+  // A product of each type on each stream that multiplies, so that no step is the first to find
+  // that cuBLAS has no room, and what a second stream takes is measured with the context.
   void WarmUp() {
+    for (const int stream : {program::kComputeStream, program::kRecoverStream}) WarmUp(stream);
+  }
+
+ private:
+  void WarmUp(int stream) {
     constexpr int64_t kSide = 16;
     const int64_t bytes = kSide * kSide * program::SizeOf(program::DType::kF32);
     void* memory = runtime().Allocate(2 * bytes);
     if (memory == nullptr) throw CapExceeded("the device has no memory left for a first product");
-    Fill(memory, 0, bytes, 0);
+    Fill(memory, 0, bytes, stream);
     GemmCall call{.a = memory, .b = memory, .c = static_cast<char*>(memory) + bytes};
     call.m = call.n = call.k = call.a_stride = call.b_stride = call.c_stride = kSide;
-    Multiply(call, 0);
+    Multiply(call, stream);
     call.dtype = call.c_dtype = program::DType::kBF16;
-    Multiply(call, 0);
+    Multiply(call, stream);
     call.dtype = program::DType::kF32;  // Takes the stream's staging.
-    Multiply(call, 0);
+    Multiply(call, stream);
     runtime().Synchronize();
     runtime().Free(memory);
   }
 
- private:
   TorchAllocator torch_allocator_;
 };
 

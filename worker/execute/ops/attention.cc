@@ -93,24 +93,19 @@ CachedKeys AppendKeys(const OpRun& run, const KvCache* cache) {
   return keys;
 }
 
-// Of keys that have documents of their own: those of the batch's rows of that kind, which lie as
-// they begin, and how many each has.
+// Where keys have documents of their own, an encoder's: those of the batch's rows of that kind,
+// which lie as they begin, and how many each has. On a stream both are the batch's arrays, which
+// all blocks share.
 class KeysOfTheirOwn {
  public:
-  explicit KeysOfTheirOwn(const OpRun& run)
-      : counts_(Counts(run)),
-        device_counts_(run, static_cast<int64_t>(counts_.size() * sizeof(int64_t))) {
-    if (device_counts_.data() != nullptr)
-      run.Copy(device_counts_.data(), counts_.data(),
-               static_cast<int64_t>(counts_.size() * sizeof(int64_t)));
-  }
+  explicit KeysOfTheirOwn(const OpRun& run) : counts_(Counts(run)) {}
   void AddTo(const OpRun& run, kernels::AttentionShape& shape) const {
     if (counts_.empty()) return;
     const Batch::Offsets offsets = run.batch->OffsetsOf(run.op->attributes.key_rows);
     shape.key_begins = offsets.host;
     shape.device_key_begins = offsets.device;
     shape.key_counts = counts_.data();
-    shape.device_key_counts = static_cast<const int64_t*>(device_counts_.data());
+    shape.device_key_counts = run.batch->device_source_counts;
   }
 
  private:
@@ -123,24 +118,13 @@ class KeysOfTheirOwn {
     return counts;
   }
   const std::vector<int64_t> counts_;
-  const StreamScratch device_counts_;
 };
-
-// Copies of `host` that kernels can read: on a stream, in `scratch`.
-const int64_t* OnDevice(const OpRun& run, const std::vector<int64_t>& host,
-                        const StreamScratch& scratch) {
-  if (scratch.data() == nullptr) return nullptr;
-  run.Copy(scratch.data(), host.data(), static_cast<int64_t>(host.size() * sizeof(int64_t)));
-  return static_cast<const int64_t*>(scratch.data());
-}
 
 }  // namespace
 
 void AttentionForward(const OpRun& run) {
   const KvCache* cache = CacheOf(run);
   const CachedKeys keys = AppendKeys(run, cache);
-  const auto index_bytes = static_cast<int64_t>(keys.begins.size() * sizeof(int64_t));
-  const StreamScratch begins(run, index_bytes), counts(run, index_bytes);
   const KeysOfTheirOwn own_keys(run);
   const DistanceBiases biases(run);
   const WindowDocuments windows(run);
@@ -151,8 +135,8 @@ void AttentionForward(const OpRun& run) {
   if (cache != nullptr) {
     shape.key_begins = keys.begins.data();
     shape.key_counts = keys.counts.data();
-    shape.device_key_begins = OnDevice(run, keys.begins, begins);
-    shape.device_key_counts = OnDevice(run, keys.counts, counts);
+    shape.device_key_begins = cache->device_begins;
+    shape.device_key_counts = cache->device_counts;
   }
   const int64_t bytes = ForwardBytes(run, shape);
   const Scratch workspace(run, bytes);

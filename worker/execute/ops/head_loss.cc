@@ -7,10 +7,12 @@
 // them their logits to row_logits. Where all rows of z are trained (documents that are classified),
 // a pass has these rows as they lie: nothing is gathered. With an adapter, logits = z W^T + scale
 // za B^T; za (N, R) and B (V, R) fp32, W frozen: dza (which may be written over za) and dB come
-// instead of dW. In bf16 all is summed in fp32 and rounded once.
+// instead of dW. In bf16 all is summed in fp32 and rounded once. A frozen W may be quantised, where
+// s is 1; its share is then rounded by itself.
 #include "kernels/cross_entropy.h"
 #include "kernels/target_loss.h"
 #include "worker/execute/ops/bias.h"
+#include "worker/execute/ops/frozen_product.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
 #include "worker/execute/ops/row_moves.h"
@@ -88,13 +90,22 @@ void Losses(const OpRun& run, const View& logits, bool gradient) {
 // The last parameter, where there is one.
 size_t BiasIndex(const OpRun& run) { return run.op->attributes.rank > 0 ? 2 : 1; }
 
+Term AdapterTerm(const OpRun& run, const View& za) {
+  return {za, Matrix(run.parameters[1].value).t(), run.op->attributes.scale};
+}
+
 // `za`: of the same rows, or absent.
 void Logits(const OpRun& run, const View& rows, const View& za, const View& logits) {
-  const Term base = {rows, Matrix(run.parameters[0].value).t(), run.op->attributes.table_scale};
+  const View& weight = run.parameters[0].value;
   const bool bias = LayBias(run, BiasIndex(run), logits);
+  if (weight.quantized != nullptr) {
+    FrozenProduct(run, kernels::FrozenLinearForward, rows, logits, /*add=*/bias);
+    if (za) SumOfProducts(run, logits, {AdapterTerm(run, za)}, /*add=*/true);
+    return;
+  }
+  const Term base = {rows, Matrix(weight).t(), run.op->attributes.table_scale};
   if (!za) return SumOfProducts(run, logits, {base}, /*add=*/bias);
-  const Term adapter = {za, Matrix(run.parameters[1].value).t(), run.op->attributes.scale};
-  SumOfProducts(run, logits, {base, adapter}, /*add=*/bias);
+  SumOfProducts(run, logits, {base, AdapterTerm(run, za)}, /*add=*/bias);
 }
 
 // dza = scale dlogits B, dB (+)= scale dlogits^T za, in fp32: by parts of the logits where these
@@ -162,7 +173,10 @@ void Gradients(const OpRun& run, const TrainedRows& z, const TrainedRows& za, co
   if (d_weight)
     Product(run, d_weight, {Matrix(dlogits).t(), z.rows(), scale}, run.adds_to_parameter(0));
   if (!run.d_in[0]) return;
-  Product(run, z.gradient(), {dlogits, weight, scale}, /*add=*/false);
+  if (weight.quantized != nullptr)
+    FrozenProduct(run, kernels::FrozenLinearBackward, dlogits, z.gradient(), /*add=*/false);
+  else
+    Product(run, z.gradient(), {dlogits, weight, scale}, /*add=*/false);
   z.Return(z.gradient());
 }
 
@@ -176,18 +190,11 @@ void RunPass(const OpRun& run, bool gradient) {
   if (gradient) Gradients(run, z, za, logits);
 }
 
-// The rows before the pass's first trained one and between these; in the last pass also those
-// behind.
+// With the last pass, all at once: none reads a row that is not trained.
 void ZeroUntrained(const OpRun& run, const View& dz) {
   const Batch& batch = *run.batch;
-  const int64_t* const trained = batch.host_trained_rows;
-  const int64_t end = run.first_row + run.rows;
-  int64_t next = run.first_row > 0 ? trained[run.first_row - 1] + 1 : 0;
-  for (int64_t i = run.first_row; i < end; ++i) {
-    run.Zero(dz.Rows(next, trained[i] - next));
-    next = trained[i] + 1;
-  }
-  if (end == batch.trained) run.Zero(dz.Rows(next, batch.tokens - next));
+  if (run.first_row + run.rows < batch.trained) return;
+  ZeroOthers(run, batch.trained_rows, batch.trained, dz);
 }
 
 // What the model expects behind the last row, before the softcap.

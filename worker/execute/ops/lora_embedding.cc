@@ -10,7 +10,7 @@
 namespace snug::execute {
 namespace {
 
-double ScaleOf(const OpRun& run) {
+double AdapterScale(const OpRun& run) {
   return run.op->attributes.scale * run.op->attributes.table_scale;
 }
 
@@ -43,7 +43,7 @@ void AddColumns(const OpRun& run, const View& dza) {
 
 // Of rows [first, ...), whose dy is given in fp32; their za becomes its own gradient.
 void Gradients(const OpRun& run, int64_t first, const View& dy, const View& za) {
-  const double scale = ScaleOf(run);
+  const double scale = AdapterScale(run);
   const View &b = run.parameters[1].value, &db = run.parameters[1].gradient;
   SumProduct(run, db, {Matrix(dy).t(), za, scale}, first > 0 || run.adds_to_parameter(1));
   SumProduct(run, za, {dy, b, scale}, /*add=*/false);
@@ -56,7 +56,7 @@ void LoraEmbeddingForward(const OpRun& run) {
   const Scratch za(run, x.rows, b.width, program::DType::kF32);
   GatherColumns(run, za.view());
   if (y.data != x.data) run.Copy(y.data, x.data, x.bytes());
-  Product(run, y, {za.view(), Matrix(b).t(), ScaleOf(run)}, /*add=*/true);
+  Product(run, y, {za.view(), Matrix(b).t(), AdapterScale(run)}, /*add=*/true);
 }
 
 void LoraEmbeddingBackward(const OpRun& run) {

@@ -43,6 +43,21 @@ inline void Scatter(const OpRun& run, const View& rows, const int64_t* index, co
                                             run.stream()));
 }
 
+// The rows of `all` that the index does not name become 0, the `named` ones stay: in one launch,
+// however many lie beside one another.
+inline void ZeroOthers(const OpRun& run, const int64_t* index, int64_t named, const View& all) {
+  Check("ScatterRows", kernels::ScatterRows({.index = index,
+                                             .y = all.data,
+                                             .N = named,
+                                             .C = all.width,
+                                             .y_rows = all.rows,
+                                             .y_stride = all.width,
+                                             .dtype = KernelType(all),
+                                             .index_type = kernels::IndexType::kI64,
+                                             .zero_others = true},
+                                            run.stream()));
+}
+
 }  // namespace snug::execute
 
 #endif  // WORKER_EXECUTE_OPS_ROW_MOVES_H_

@@ -10,6 +10,7 @@
 #include "worker/program/files/json.h"
 #include "worker/program/files/packed_tensors.h"
 #include "worker/program/files/safetensors.h"
+#include "worker/program/quantization.h"
 
 namespace snug::program {
 namespace {
@@ -49,27 +50,31 @@ class Comparison {
  public:
   explicit Comparison(const TensorIndex& index) : index_(index) {}
 
-  void Expect(const std::string& key, const std::vector<int64_t>& shape) {
+  // `why`: it has to be in no codes.
+  void Expect(const std::string& key, const std::vector<int64_t>& shape,
+              const std::string& why = "") {
     const TensorEntry* found = Find(key, shape);
     if (found == nullptr) return;
     const TensorEntry& entry = *found;
-    if (entry.shape != shape) {
+    const bool packed = entry.packed != nullptr;  // Its shape is then that of the codes.
+    if (!packed && entry.shape != shape) {
       shape_.Add(absl::StrCat(Quote(key), " is ", Shape(entry.shape), ", expected ", Shape(shape),
                               ", in ", entry.file));
     }
-    if (entry.packed != nullptr || !IsFloat(entry.dtype)) {
-      dtype_.Add(absl::StrCat(Quote(key), " is ", entry.dtype, ", expected F32, BF16 or F16, in ",
-                              entry.file));
+    if (packed || !IsFloat(entry.dtype)) {
+      dtype_.Add(absl::StrCat(Quote(key), " is ", entry.dtype, ", expected F32, BF16 or F16", why,
+                              ", in ", entry.file));
     }
   }
 
-  // A matrix of files that have such in codes.
-  void ExpectCodes(const Parameter& parameter) {
+  // A matrix of files that have such in codes. `why`: this one, too.
+  void ExpectCodes(const Parameter& parameter, const std::string& why) {
     const TensorEntry* entry = Find(parameter.key, parameter.shape);
     if (entry == nullptr) return;
-    const std::string wrong = entry->packed == nullptr
-                                  ? absl::StrCat(entry->dtype, ", expected codes as of the others")
-                                  : WrongCodes(parameter, *entry);
+    const std::string wrong =
+        entry->packed == nullptr
+            ? absl::StrCat(entry->dtype, ", expected codes as of the others", why)
+            : WrongCodes(parameter, *entry);
     if (!wrong.empty())
       dtype_.Add(absl::StrCat(Quote(parameter.key), " is ", wrong, ", in ", entry->file));
   }
@@ -161,6 +166,26 @@ bool IsUnusedHead(const Program& program, const std::string& key) {
   return config.new_head && absl::StartsWith(key, TraitsOf(config).masked_head);
 }
 
+constexpr char kSkipped[] = "quantization_config.llm_int8_skip_modules";
+
+// Where files have codes, why a parameter has to be in none; empty: nobody says so.
+std::string WhyInFloats(const ModelConfig& config, const Parameter& parameter) {
+  if (config.quantization == Quantization::kNone) return "";
+  if (const std::string* name = NameInFloats(config, parameter))
+    return absl::StrCat(" (", kSkipped, ", or transformers' class, names ", Quote(*name), ")");
+  return parameter.trainable ? " (the job trains it whole: lora.modules_to_save)" : "";
+}
+
+// Why a matrix has to be in codes: what it is not among.
+std::string WhyInCodes(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const std::string& name : config.in_floats)
+    if (names.size() < kMaxNamed) names.push_back(Quote(name));
+  const bool more = names.size() < config.in_floats.size();
+  return absl::StrCat(" (", kSkipped, " does not name it: [", absl::StrJoin(names, ", "),
+                      more ? ", ...])" : "])");
+}
+
 // `may_draw`: the files are those that training starts from.
 absl::Status CheckModel(const Program& program, const TensorIndex& index, int64_t vocabulary,
                         bool may_draw) {
@@ -169,14 +194,15 @@ absl::Status CheckModel(const Program& program, const TensorIndex& index, int64_
   for (const Parameter& parameter : program.parameters) {
     const bool absent = !index.contains(parameter.key) || ReplacesHead(program.config, parameter);
     if (parameter.adapter || (may_draw && absent && IsDrawn(program.config, parameter))) continue;
-    if (config.quantization != Quantization::kNone &&
+    const std::string why_floats = WhyInFloats(config, parameter);
+    if (config.quantization != Quantization::kNone && why_floats.empty() &&
         parameter.quantization != Quantization::kNone) {
-      comparison.ExpectCodes(parameter);
+      comparison.ExpectCodes(parameter, WhyInCodes(config));
       continue;
     }
     std::vector<int64_t> shape = parameter.shape;
     if (IsTable(parameter)) shape.front() = vocabulary;
-    comparison.Expect(parameter.key, shape);
+    comparison.Expect(parameter.key, shape, why_floats);
   }
   // Other names for the embedding. What the header says of them must be what it says of that.
   for (const std::string& alias : EmbeddingAliasesOf(config)) {

@@ -4,8 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/files/json.h"
@@ -84,6 +86,14 @@ std::string First(std::vector<std::string> wrong) {
   return "";
 }
 
+// Layers are numbered, in every family.
+bool IsInLayer(absl::string_view module) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(module, '.');
+  return absl::c_any_of(parts, [](absl::string_view part) {
+    return !part.empty() && part.find_first_not_of("0123456789") == absl::string_view::npos;
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<TensorIndex> WithPacked(TensorIndex index, Quantization kind) {
@@ -104,6 +114,16 @@ absl::StatusOr<TensorIndex> WithPacked(TensorIndex index, Quantization kind) {
     codes->second.packed = std::make_shared<const PackedTensor>(std::move(packed));
   }
   return index;
+}
+
+std::vector<std::string> CodesOutsideLayers(const TensorIndex& index) {
+  std::vector<std::string> modules;
+  for (const auto& [key, entry] : index) {
+    absl::string_view module = key;
+    if (entry.packed == nullptr || !absl::ConsumeSuffix(&module, kWeight)) continue;
+    if (!IsInLayer(module) && !IsEmbedding({.key = key})) modules.emplace_back(module);
+  }
+  return modules;
 }
 
 std::string WrongCodes(const Parameter& parameter, const TensorEntry& entry) {

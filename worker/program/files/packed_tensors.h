@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/program/files/safetensors.h"
@@ -38,6 +39,9 @@ struct PackedTensor {
 // Makes one entry of each matrix and what belongs to it (TensorEntry::packed). InvalidArgument, by
 // name: a part is missing.
 absl::StatusOr<TensorIndex> WithPacked(TensorIndex index, Quantization kind);
+
+// The modules outside the layers whose matrix is in codes, tables of tokens left out.
+std::vector<std::string> CodesOutsideLayers(const TensorIndex& index);
 
 // Why the entry, which has `packed`, cannot be the parameter's codes, as far as a header says it;
 // empty: it can.

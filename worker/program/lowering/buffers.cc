@@ -9,7 +9,10 @@ namespace {
 class Sharer {
  public:
   explicit Sharer(const Script& script)
-      : script_(script), pass_(PassOfLines(script)), end_(script.instances.size()) {
+      : script_(script),
+        pass_(PassOfLines(script)),
+        held_until_(HeldUntil(script)),
+        end_(script.instances.size()) {
     result_.of.assign(script.instances.size(), kNoSlot);
     // A sum that grows in place ends with its last share.
     for (size_t i = script.instances.size(); i-- > 0;) {
@@ -27,6 +30,7 @@ class Sharer {
       for (int32_t fresh : script_.needs[t].fresh) {
         if (fresh != kNone) GiveBuffer(fresh, static_cast<int32_t>(t));
       }
+      if (held_until_[t] > static_cast<int32_t>(t)) Hold(t);
     }
     return std::move(result_);
   }
@@ -36,6 +40,20 @@ class Sharer {
   int32_t BufferOf(int32_t i) const { return result_.of[static_cast<size_t>(i)]; }
   const Buffer& Held(int32_t i) const { return result_.buffers[static_cast<size_t>(BufferOf(i))]; }
   int32_t PassOf(int32_t line) const { return pass_[static_cast<size_t>(line)]; }
+
+  // With the last line that runs ahead: up to there one may write over what another has read.
+  void Hold(size_t t) {
+    Operands operands = script_.lines[t].operands;
+    operands.ForEach([&](const Operand& operand) {
+      if (operand) ahead_.push_back(BufferOf(operand.slot));
+    });
+    if (script_.lines[t].kind != Instruction::Kind::kRecord) return;
+    for (int32_t index : ahead_) {
+      Buffer& buffer = result_.buffers[static_cast<size_t>(index)];
+      buffer.last = std::max(buffer.last, held_until_[t]);
+    }
+    ahead_.clear();
+  }
 
   void NewBuffer(int32_t i) {
     const auto buffer = static_cast<int32_t>(result_.buffers.size());
@@ -112,13 +130,26 @@ class Sharer {
   }
 
   const Script& script_;
-  const std::vector<int32_t> pass_;  // By line.
-  std::vector<int32_t> end_;         // By instance: the last line of it and of what adds into it.
+  const std::vector<int32_t> pass_, held_until_;  // By line.
+  std::vector<int32_t> ahead_;                    // Buffers of what runs ahead at the line at hand.
+  std::vector<int32_t> end_;  // By instance: the last line of it and of what adds into it.
   std::array<int32_t, kMaxInputs> taken_ = {};  // Buffers that the line at hand gave away.
   Buffers result_;
 };
 
 }  // namespace
+
+std::vector<int32_t> HeldUntil(const Script& script) {
+  std::vector<int32_t> until(script.lines.size());
+  int32_t waits = kNone;  // The next line that waits for what runs ahead.
+  for (size_t t = until.size(); t-- > 0;) {
+    const Instruction& line = script.lines[t];
+    const bool waits_here = line.kind == Instruction::Kind::kWait && line.event == kIsRecovered;
+    if (waits_here) waits = static_cast<int32_t>(t);
+    until[t] = line.stream == kRecoverStream ? waits : static_cast<int32_t>(t);
+  }
+  return until;
+}
 
 std::vector<int32_t> PassOfLines(const Script& script) {
   std::vector<int32_t> pass(script.lines.size());

@@ -24,6 +24,10 @@ struct Buffers {
 
 Buffers ShareBuffers(const Script& script);
 
+// By line: until which line what it uses is held. That is itself, but for what runs ahead: there it
+// is the line that waits for it.
+std::vector<int32_t> HeldUntil(const Script& script);
+
 // The pass in which a line lies, by line.
 std::vector<int32_t> PassOfLines(const Script& script);
 

@@ -37,6 +37,7 @@ class Layouter {
   static bool HangsFromTop(const Slot& slot) {
     return slot.region == Region::kScratch || slot.region == Region::kWorkspace;
   }
+  Slot& SlotAt(int32_t slot) { return layout_.slots[static_cast<size_t>(slot)]; }
   int32_t LastLine() const { return static_cast<int32_t>(script_.lines.size()) - 1; }
 
   void MakeSlots() {
@@ -51,14 +52,26 @@ class Layouter {
     }
   }
 
+  // Each line has one of its own, but for lines that run ahead: together they have one beside those
+  // of what runs meanwhile.
   void AddWorkspaces() {
+    const std::vector<int32_t> held_until = HeldUntil(script_);
     workspace_.assign(script_.lines.size(), kNoSlot);
+    int32_t ahead = kNoSlot;
     for (int32_t t = 0; t <= LastLine(); ++t) {
       const int64_t bytes = script_.needs[static_cast<size_t>(t)].workspace_bytes;
       if (bytes == 0) continue;
-      workspace_[static_cast<size_t>(t)] = static_cast<int32_t>(layout_.slots.size());
+      const int32_t until = held_until[static_cast<size_t>(t)];
+      if (until > t && ahead != kNoSlot && SlotAt(ahead).last == until) {
+        workspace_[static_cast<size_t>(t)] = ahead;
+        SlotAt(ahead).bytes = std::max(SlotAt(ahead).bytes, bytes);
+        continue;
+      }
+      const auto slot = static_cast<int32_t>(layout_.slots.size());
+      workspace_[static_cast<size_t>(t)] = slot;
+      if (until > t) ahead = slot;
       layout_.slots.push_back(
-          {.bytes = bytes, .first = t, .last = t, .region = Region::kWorkspace});
+          {.bytes = bytes, .first = t, .last = until, .region = Region::kWorkspace});
     }
   }
 

@@ -14,6 +14,7 @@ ScriptWriter::ScriptWriter(const Program& program, const PlannedGraph& planned,
       options_(options),
       stashes_(planned.stashes),
       loops_(planned.loops),
+      ahead_(planned.graph.first_node.size()),
       key_(options.key),
       forward_(graph_.values.size(), kNone),
       forms_(graph_.values.size()),
@@ -22,6 +23,8 @@ ScriptWriter::ScriptWriter(const Program& program, const PlannedGraph& planned,
   if (options.training) {
     demand_ = DemandOf(graph_, stashes_, loops_);
     CountWriters();
+    for (size_t v = 0; v < stashes_.size(); ++v)
+      if (stashes_[v].ahead) ahead_[Index(graph_.values[v].block)] = true;
   } else {
     demand_.kept.resize(graph_.values.size());
     demand_.formed.resize(graph_.values.size());
@@ -219,7 +222,8 @@ void ScriptWriter::Finish(Line& line, const Node& node) {
                  .wanted = line.wanted,
                  .key = key_,
                  .compute = program_.compute,
-                 .vocabulary = program_.config.vocabulary};
+                 .vocabulary = program_.config.vocabulary,
+                 .cpu = options_.machine.cpu};
   for (size_t i = 0; i < node.inputs().size(); ++i) shape.in[i] = OperandOf(node.inputs()[i]);
   for (size_t i = 0; i < node.outputs().size(); ++i) shape.out[i] = OperandOf(node.outputs()[i]);
   if (line.direction == Direction::kBackward) shape.sampled = line.operands.in[0].share;
@@ -242,6 +246,8 @@ int64_t ScriptWriter::Passes() const {
 void ScriptWriter::Push(const Line& line) {
   script_.lines.push_back(line);
   script_.needs.push_back(line.needs);
+  script_.needs.back().may_run_ahead = line.kind == Instruction::Kind::kRun && line.recomputed &&
+                                       loop_head_ == kNone && ahead_[Index(block_)];
 }
 
 void ScriptWriter::PackOutputs(int32_t n) {
@@ -339,6 +345,19 @@ void ScriptWriter::CountForms(Line& line, const Node& node) const {
       continue;
     line.work[Limit::kPasses] += bytes(line.operands.in[i]) - bytes(OperandOf(node.inputs()[i]));
   }
+}
+
+Instruction EventLine(Instruction::Kind kind, int16_t event, uint8_t stream,
+                      const Instruction& like) {
+  Instruction line;
+  line.kind = kind;
+  line.direction = like.direction;
+  line.recomputed = like.recomputed;
+  line.stream = stream;
+  line.event = event;
+  line.block = like.block;
+  line.op_index = like.op_index;
+  return line;
 }
 
 Script ScriptOf(const Program& program, const PlannedGraph& planned, const LowerOptions& options) {

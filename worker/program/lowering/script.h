@@ -37,6 +37,8 @@ struct Instance {
 // What a line needs beside its operands.
 struct LineNeeds {
   int64_t workspace_bytes = 0;
+  // It makes something again for a layer whose plan says that this may run ahead.
+  bool may_run_ahead = false;
   // Instances that it writes first, main output first; kNone behind the last.
   std::array<int32_t, kMaxInputs + kMaxOpParameters> fresh = Nothing();
 
@@ -55,6 +57,10 @@ struct Script {
   // Where a block's forward or backward begins, rising; the end of all lines behind the last.
   std::vector<int32_t> passes;
 };
+
+// A line by which streams wait for one another, in the place of the line `like`.
+Instruction EventLine(Instruction::Kind kind, int16_t event, uint8_t stream,
+                      const Instruction& like);
 
 // A graph under a plan.
 struct PlannedGraph {

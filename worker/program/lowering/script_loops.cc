@@ -13,7 +13,7 @@ void ScriptWriter::BeginLoop(const Loop& loop, Direction direction, bool recompu
   const int64_t rows = options_.key.Of(loop.rows);
   head.loop.rows = loop.rows;
   head.loop.rows_of_pass =
-      loop.takes_loss ? std::min<int64_t>(options_.head_rows, rows) : RowsOfPass(loop, rows);
+      loop.takes_loss ? std::min<int64_t>(options_.rows_of_head(), rows) : RowsOfPass(loop, rows);
   loop_head_ = Now();
   key_ = options_.key.Limited(loop.rows, head.loop.rows_of_pass);
   inner_.assign(graph_.values.size(), kNone);

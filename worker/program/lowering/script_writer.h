@@ -1,6 +1,5 @@
 // The writer of a script, for its own files alone: script.cc has the order of lines, values and
-// their forms; script_loops.cc what runs in loops; script_gradients.cc gradients, of values and of
-// parameters.
+// their forms; script_loops.cc what runs in loops; script_gradients.cc gradients of either kind.
 #ifndef WORKER_PROGRAM_LOWERING_SCRIPT_WRITER_H_
 #define WORKER_PROGRAM_LOWERING_SCRIPT_WRITER_H_
 
@@ -130,6 +129,7 @@ class ScriptWriter {
   const std::vector<SiteStash>& stashes_;  // By value.
   const Loops& loops_;
   Demand demand_;
+  std::vector<bool> ahead_;         // By block: whether it recovers ahead.
   int32_t block_ = 0;               // Whose pass is being written.
   int32_t loop_head_ = kNone;       // Of the loop whose body is being written: its line,
   TapeKey key_;                     // the sizes of one pass,

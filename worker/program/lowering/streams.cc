@@ -8,9 +8,6 @@
 namespace snug::program {
 namespace {
 
-// Recorded again for each group: one is on its way at a time.
-constexpr int16_t kMayBegin = 0, kIsDone = 1;
-
 // Lines [first, end) of the script as it was.
 struct Group {
   size_t first = 0, end = 0;
@@ -80,14 +77,14 @@ class Overlapper {
 
   void Begin(const Group& group) {
     const Instruction& like = before_.lines[group.first];
-    Push(Instruction::Kind::kRecord, kMayBegin, kComputeStream, like);
-    Push(Instruction::Kind::kWait, kMayBegin, kCopyStream, like);
+    Push(Instruction::Kind::kRecord, kMayCopy, kComputeStream, like);
+    Push(Instruction::Kind::kWait, kMayCopy, kCopyStream, like);
     for (size_t t = group.first; t < group.end; ++t) {
       begin_[t] = Now();
       Move(t);
       after_.lines.back().stream = kCopyStream;
     }
-    Push(Instruction::Kind::kRecord, kIsDone, kCopyStream, like);
+    Push(Instruction::Kind::kRecord, kIsCopied, kCopyStream, like);
     on_its_way_ = &group;
   }
 
@@ -96,7 +93,7 @@ class Overlapper {
     if (on_its_way_ == nullptr) return;
     const Group& group = *std::exchange(on_its_way_, nullptr);
     for (size_t t = group.first; t < group.end; ++t) end_[t] = Now();
-    Push(Instruction::Kind::kWait, kIsDone, kComputeStream, before_.lines[group.first]);
+    Push(Instruction::Kind::kWait, kIsCopied, kComputeStream, before_.lines[group.first]);
   }
 
   void Move(size_t t) {
@@ -106,15 +103,7 @@ class Overlapper {
 
   // In the place of the copy `like`, by which messages name it.
   void Push(Instruction::Kind kind, int16_t event, uint8_t stream, const Instruction& like) {
-    Instruction line;
-    line.kind = kind;
-    line.direction = like.direction;
-    line.recomputed = like.recomputed;
-    line.stream = stream;
-    line.event = event;
-    line.block = like.block;
-    line.op_index = like.op_index;
-    after_.lines.push_back(line);
+    after_.lines.push_back(EventLine(kind, event, stream, like));
     after_.needs.emplace_back();
   }
 

@@ -9,6 +9,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/program/lowering/demand.h"
 #include "worker/program/lowering/graph.h"
+#include "worker/program/lowering/loops.h"
 #include "worker/program/stash.h"
 
 namespace snug::program {
@@ -62,10 +63,25 @@ Pass PassOf(const Tape& tape, size_t block, Direction direction) {
   return pass;
 }
 
+bool IsOfForward(const Instruction& line) {
+  return line.direction == Direction::kForward && !line.recomputed;
+}
+
 // Whether the line makes a form of a value that was made just before.
 bool WritesForm(const Instruction& line) {
-  const bool first_time = line.direction == Direction::kForward && !line.recomputed;
-  return first_time && line.op != nullptr && FormMadeBy(*line.op) != Stash::kKeep;
+  return IsOfForward(line) && line.op != nullptr && FormMadeBy(*line.op) != Stash::kKeep;
+}
+
+// By op of the block's type: seconds of its forward until the op has run.
+std::vector<double> EndsOfOps(const Tape& tape, int block, size_t ops, const Machine& machine) {
+  std::vector<double> ends(ops, 0.0);
+  double now = 0.0;
+  for (const Instruction& line : tape.instructions) {
+    if (line.block != block || !IsOfForward(line)) continue;
+    now += SecondsOf(line.work, machine);
+    if (line.kind == Instruction::Kind::kRun) ends[static_cast<size_t>(line.op_index)] = now;
+  }
+  return ends;
 }
 
 // What the end of forward takes where the block behind keeps its input there: it lies over the
@@ -114,8 +130,12 @@ class PriceReader {
     }
     price.forward_peak = Highest(live, forward_);
     price.backward_peak = Highest(live, backward_);
-    for (const Instruction& line : tape_.instructions)
-      if (OwnerOf(line) == target_) price.seconds += SecondsOf(line.work, machine_);
+    for (const Instruction& line : tape_.instructions) {
+      if (OwnerOf(line) != target_) continue;
+      const double seconds = SecondsOf(line.work, machine_);
+      price.seconds += seconds;
+      if (IsOfForward(line)) price.forward_seconds += seconds;
+    }
     return price;
   }
 
@@ -276,12 +296,16 @@ BlockPricer::BlockPricer(const Program& program, const Place& place, const Lower
   }
 }
 
-absl::StatusOr<BlockPrice> BlockPricer::Price(const Recipe& recipe, const Recipe& behind) const {
+Plan BlockPricer::PlanWith(const Recipe& recipe, const Recipe& behind) const {
   Plan plan;
   plan.recipes = {recipe, behind};
   const bool decides = chain_.blocks[target_].layer >= 0;
   plan.layer_recipe = decides ? std::vector<int>{0, 1} : std::vector<int>{1};
-  ASSIGN_OR_RETURN(const Tape tape, Lower(chain_, plan, options_));
+  return plan;
+}
+
+absl::StatusOr<BlockPrice> BlockPricer::Price(const Recipe& recipe, const Recipe& behind) const {
+  ASSIGN_OR_RETURN(const Tape tape, Lower(chain_, PlanWith(recipe, behind), options_));
   return PriceReader(tape, target_, options_.machine).Read();
 }
 
@@ -304,6 +328,36 @@ absl::StatusOr<BlockPricer::Uses> BlockPricer::UsesOfValues() const {
     });
   }
   return uses;
+}
+
+absl::StatusOr<std::vector<HeldValue>> BlockPricer::HeldValues(const Recipe& recipe) const {
+  const Plan plan = PlanWith(recipe, {});
+  const int target = static_cast<int>(target_);
+  const BlockType& type = chain_.type_of(target);
+  ASSIGN_OR_RETURN(const Graph graph, GraphOf(chain_));
+  std::vector<SiteStash> stashes = StashesOf(chain_, graph, plan);
+  const Loops loops = LoopsOf(graph, stashes);
+  const Demand demand = DemandOf(graph, stashes, loops);
+  const std::vector<uint32_t> serving = ServingStashes(graph);
+  ASSIGN_OR_RETURN(const Tape tape, Lower(chain_, plan, options_));
+  const std::vector<double> ends = EndsOfOps(tape, target, type.ops.size(), options_.machine);
+  std::vector<HeldValue> held;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const GraphValue& at = graph.values[v];
+    const bool served = (serving[v] >> static_cast<int>(Stash::kOffload) & 1) != 0;
+    if (at.block != target || !demand.kept[v] || !served) continue;
+    const Node& producer = graph.nodes[static_cast<size_t>(at.producer)];
+    const Operand shape{.width = static_cast<int32_t>(at.value->width),
+                        .rows = at.value->rows,
+                        .dtype = at.value->dtype};
+    held.push_back(
+        {.value = at.index,
+         .bytes = Aligned(shape.bytes(options_.key)),
+         .made = producer.block == target ? ends[static_cast<size_t>(producer.op_index)] : 0.0});
+  }
+  std::stable_sort(held.begin(), held.end(),
+                   [](const HeldValue& a, const HeldValue& b) { return a.made < b.made; });
+  return held;
 }
 
 // Nothing is kept, so that every block lies as it would between any others: one of each type.

@@ -43,9 +43,10 @@ struct BlockPrice {
   // At true sizes over that base: the highest instant of each direction.
   LiveBytes forward_peak;
   LiveBytes backward_peak;
-  double seconds = 0.0;  // Also of writing a form of its input, which is done in front.
-  Handover input;        // Of the block,
-  Handover output;       // of the block behind it: of its input.
+  double seconds = 0.0;          // Also of writing a form of its input, which is done in front.
+  double forward_seconds = 0.0;  // Those of them before backward begins.
+  Handover input;                // Of the block,
+  Handover output;               // of the block behind it: of its input.
   // forward_bytes without that input; and what buffers take above it, from when it is made: what is
   // live at one instant, or more, where they leave gaps.
   int64_t own_forward_bytes = 0;
@@ -56,6 +57,13 @@ struct BlockPrice {
   // The price before a block that keeps its input in the same form, elsewhere in its frame.
   // Nothing: buffers might be laid out otherwise there, and that would show in the peak.
   std::optional<BlockPrice> WithOutputAt(int64_t offset) const;
+};
+
+// What a block's frame holds that the host's memory could hold in its place.
+struct HeldValue {
+  int value = 0;      // Of the block's type.
+  int64_t bytes = 0;  // Of the frame.
+  double made = 0.0;  // Seconds of the block's forward until it is there; what it is handed: 0.
 };
 
 // Whether every block reads the one before it and nothing else.
@@ -82,7 +90,12 @@ class BlockPricer {
   };
   absl::StatusOr<Uses> UsesOfValues() const;
 
+  // In the order in which they are made. Where no decoder block is behind.
+  absl::StatusOr<std::vector<HeldValue>> HeldValues(const Recipe& recipe) const;
+
  private:
+  Plan PlanWith(const Recipe& recipe, const Recipe& behind) const;
+
   Program chain_;
   LowerOptions options_;
   size_t target_ = 0;  // Of the chain's blocks.

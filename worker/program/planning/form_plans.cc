@@ -93,4 +93,18 @@ std::vector<Plan> FormPlans(const Program& program, const FormsAllowed& allowed)
   return plans;
 }
 
+std::optional<Plan> RecoveredAhead(const Plan& plan) {
+  Plan ahead = plan;
+  bool any = false;
+  for (Recipe& recipe : ahead.recipes) {
+    for (SiteStash& stash : recipe) {
+      stash.ahead = RowOf(stash.kind).by_inverse;
+      any = any || stash.ahead;
+    }
+  }
+  if (!any) return std::nullopt;
+  ahead.name += ", recovered ahead";
+  return ahead;
+}
+
 }  // namespace snug::program

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <type_traits>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/program/planning/block_cost.h"
 #include "worker/program/planning/form_plans.h"
+#include "worker/program/planning/host_plans.h"
 
 namespace snug::program {
 namespace {
@@ -79,7 +81,7 @@ std::string FingerprintOf(const Program& program, const LowerOptions& options,
   text.Add(allowed.fidelity, allowed.on_host, allowed.least_code_bits);
   text.AddKey(options.key);
   for (const double rate : options.machine.rates.per_second) text.Add(rate);
-  text.Add(options.machine.threads, options.machine.cpu, options.head_rows, program.compute,
+  text.Add(options.machine.threads, options.machine.cpu, options.rows_of_head(), program.compute,
            program.config.vocabulary, program.types.size());
   for (const BlockType& type : program.types) AddType(type, text);
   for (const Block& block : program.blocks) {
@@ -170,10 +172,21 @@ absl::StatusOr<PlanFacts> WorkOut(const Program& program, const LowerOptions& op
     facts.recompute_plans = plans.size();
   }
   for (Plan& plan : FormPlans(program, allowed)) plans.push_back(std::move(plan));
+  if (allowed.on_host && !facts.frontier.empty()) {
+    ASSIGN_OR_RETURN(std::vector<Plan> mixes, HostPlans(program, facts.space, options));
+    for (Plan& plan : mixes) plans.push_back(std::move(plan));
+  }
   const std::vector<Site> sites = plans.empty() ? std::vector<Site>() : SitesOf(program);
   for (const Plan& plan : plans) {
     ASSIGN_OR_RETURN(LoweredPlan lowered, LowerPlan(program, sites, plan, options));
+    const double seconds = lowered.seconds;
     facts.lowered.push_back(std::move(lowered));
+    if (options.machine.cpu) continue;  // Two streams share its cores: nothing is gained.
+    const std::optional<Plan> ahead = RecoveredAhead(plan);
+    if (!ahead.has_value()) continue;
+    ASSIGN_OR_RETURN(LoweredPlan beside, LowerPlan(program, sites, *ahead, options));
+    if (beside.seconds <= (1.0 - kLeastGainAhead) * seconds)
+      facts.lowered.push_back(std::move(beside));
   }
   if (facts.frontier.empty()) facts.keep_seconds = facts.lowered.front().seconds;
   return facts;

@@ -18,7 +18,7 @@ namespace snug::program {
 
 // A plan that was lowered in full, and what it takes.
 struct LoweredPlan {
-  Plan plan;
+  Plan plan;  // Where it has no name, it goes by its shares.
   int64_t arena_bytes = 0;
   int64_t host_bytes = 0;
   LiveBytes peak;

@@ -14,13 +14,16 @@
 #include "worker/program/generation.h"
 #include "worker/program/moments.h"
 #include "worker/program/planning/block_cost.h"
+#include "worker/program/planning/exact_step.h"
 #include "worker/program/planning/plan_memo.h"
 #include "worker/program/quantization.h"
 
 namespace snug::program {
 
-int64_t BatchBytes(const Program& program, const TapeKey& key) {
+int64_t BatchBytes(const Program& program, const TapeKey& key, const Machine& machine) {
   constexpr int64_t k32 = 4, k64 = 8;
+  const int64_t of_gpu = Aligned((key.documents + 1) * k32) +
+                         (program.config.has_source() ? Aligned(key.documents * k64) : 0);
   const int64_t frequencies = program.config.rotary_width() / 2;
   const int64_t table = Aligned(frequencies * k32) +                  // frequencies
                         2 * Aligned(key.tokens * frequencies * k32);  // cos, sin
@@ -47,7 +50,8 @@ int64_t BatchBytes(const Program& program, const TapeKey& key) {
          2 * Aligned(key.tokens * k64) +           // what is found of them: loss, entropy,
          Aligned(key.tokens * k32) +               // whether the label is the likeliest,
          Aligned(logits * k32) +                   // and of evaluated classes the logits
-         Aligned((key.documents + 1) * k64) + tables * table;
+         Aligned((key.documents + 1) * k64) + tables * table +
+         (machine.cpu ? 0 : of_gpu);  // offsets in 32 bits, lengths of sources
 }
 
 Components StaticComponents(const Program& program, const TapeKey& key, const Machine& machine,
@@ -64,7 +68,7 @@ Components StaticComponents(const Program& program, const TapeKey& key, const Ma
     optimizer += OptimizerBytes(program, parameter);
   }
   if (!machine.cpu) bytes.optimizer += kNormBytes;
-  bytes.inputs = BatchBytes(program, key);
+  bytes.inputs = BatchBytes(program, key, machine);
   return bytes;
 }
 
@@ -95,6 +99,9 @@ class JobBytes {
     job.static_ = StaticComponents(program, inputs, job.machine_, options.context_bytes);
     if (job.machine_.cpu) job.static_.data = options.data_bytes;
     ASSIGN_OR_RETURN(job.forward_arena_, ForwardArenaBytes(program, forward));
+    if (options.measures_drift && CanMeasureDrift(program)) {
+      ASSIGN_OR_RETURN(job.exact_arena_, LeastExactArena(program, options.lower));
+    }
     if (options.generation_key.tokens == 0) return job;
     forward.key = options.generation_key;
     ASSIGN_OR_RETURN(const int64_t tape_bytes, ForwardArenaBytes(program, forward));
@@ -103,30 +110,31 @@ class JobBytes {
     return job;
   }
 
-  Components With(int64_t step_arena) const {
+  Components With(int64_t step_arena, bool exact) const {
     Components bytes = static_;
-    bytes.arena = ArenaBytes(static_, std::max(step_arena, forward_arena_), machine_);
+    const int64_t needed = std::max({step_arena, forward_arena_, exact ? 0 : exact_arena_});
+    bytes.arena = ArenaBytes(static_, needed, machine_);
     return bytes;
+  }
+
+  // The arena of the step by which inexact plans are measured; 0: none is measured.
+  int64_t exact_arena() const { return exact_arena_; }
+
+  // On a CPU recoveries that run ahead have a team of threads of their own, whose products pack
+  // their operands as those of the first team do, which the context holds (execute/gemm.h).
+  int64_t SecondTeamBytes(const Plan& plan) const {
+    constexpr int64_t kOfThread = int64_t{11} << 20;
+    const bool ahead = std::any_of(plan.recipes.begin(), plan.recipes.end(), [](const Recipe& of) {
+      return std::any_of(of.begin(), of.end(), [](const SiteStash& stash) { return stash.ahead; });
+    });
+    return machine_.cpu && ahead ? machine_.threads * kOfThread : 0;
   }
 
  private:
   Machine machine_;
   Components static_;  // Without the arena.
-  int64_t forward_arena_ = 0;
+  int64_t forward_arena_ = 0, exact_arena_ = 0;
 };
-
-Prediction PredictionOf(const LoweredPlan& lowered, const JobBytes& job, double keep_seconds) {
-  Prediction prediction;
-  prediction.plan = lowered.plan;
-  prediction.bytes = job.With(lowered.arena_bytes);
-  prediction.bytes.host += lowered.host_bytes;
-  prediction.peak = lowered.peak;
-  prediction.alignment = prediction.bytes.arena - lowered.peak.total();
-  prediction.relative_work = lowered.seconds / keep_seconds;
-  prediction.seconds = lowered.seconds;
-  prediction.shares = lowered.shares;
-  return prediction;
-}
 
 // "chunk 12.50 %, recompute 30.00 %": what is not kept as it is.
 std::string NameOf(const std::map<Stash, double>& shares) {
@@ -137,6 +145,21 @@ std::string NameOf(const std::map<Stash, double>& shares) {
                           100.0 * share);
   }
   return name.empty() ? "keep, in loops" : name;
+}
+
+Prediction PredictionOf(const LoweredPlan& lowered, const JobBytes& job, double keep_seconds) {
+  Prediction prediction;
+  prediction.plan = lowered.plan;
+  prediction.bytes = job.With(lowered.arena_bytes, IsExact(lowered.shares));
+  prediction.bytes.host += lowered.host_bytes;
+  prediction.bytes.context += job.SecondTeamBytes(lowered.plan);
+  prediction.peak = lowered.peak;
+  prediction.alignment = prediction.bytes.arena - lowered.peak.total();
+  prediction.relative_work = lowered.seconds / keep_seconds;
+  prediction.seconds = lowered.seconds;
+  prediction.shares = lowered.shares;
+  if (prediction.plan.name.empty()) prediction.plan.name = NameOf(prediction.shares);
+  return prediction;
 }
 
 // What is known of a job's plans, as predictions.
@@ -150,7 +173,7 @@ class PlanPredictor {
     const MixPrice price = facts_.space.Price(mix);
     Prediction& prediction = predictions_.emplace_back();
     prediction.plan = facts_.space.PlanOf(mix);
-    prediction.bytes = job_.With(price.arena_bytes);
+    prediction.bytes = BytesOf(mix, price);
     prediction.peak = facts_.space.PeakOf(mix);
     prediction.alignment = prediction.bytes.arena - prediction.peak.total();
     prediction.relative_work = price.seconds / facts_.keep_seconds;
@@ -170,7 +193,7 @@ class PlanPredictor {
   void AddFrontier(const PlanList& list, int64_t below) {
     std::vector<std::pair<int64_t, const Mix*>> mixes;  // By falling bytes.
     for (const FrontierPoint& point : facts_.frontier) {
-      const int64_t bytes = job_.With(point.price.arena_bytes).total();
+      const int64_t bytes = BytesOf(point.mix, point.price).total();
       const int64_t last = mixes.empty() ? below : mixes.back().first;
       if (bytes < last) mixes.push_back({bytes, &point.mix});
     }
@@ -213,6 +236,13 @@ class PlanPredictor {
   std::vector<Prediction> Take() { return std::move(predictions_); }
 
  private:
+  Components BytesOf(const Mix& mix, const MixPrice& price) const {
+    bool exact = true;
+    for (size_t b = 0; job_.exact_arena() > 0 && b < mix.size(); ++b)
+      exact = exact && IsExact(facts_.space.KindOf(b).choices[mix[b]].site_bytes);
+    return job_.With(price.arena_bytes, exact);
+  }
+
   const PlanFacts& facts_;
   const JobBytes& job_;
   const int layers_;
@@ -255,6 +285,22 @@ absl::StatusOr<std::vector<Prediction>> PredictPlans(const Program& program,
     smaller.AddFrontier(list, smallest);
     for (Prediction& prediction : smaller.Take()) predictions.push_back(std::move(prediction));
   }
+  // Where that step takes more than plans that it measures, exact ones that those beat may be best.
+  if (!facts->frontier.empty() && facts->frontier.back().price.arena_bytes < job.exact_arena()) {
+    ASSIGN_OR_RETURN(const std::shared_ptr<const PlanFacts> exact,
+                     PlanFactsOf(program, options.lower, FormsAllowed()));
+    PlanPredictor others(*exact, job, layers);
+    others.AddFrontier(list, std::numeric_limits<int64_t>::max());
+    for (Prediction& prediction : others.Take()) {
+      const auto beats = [&](const Prediction& other) {
+        return other.bytes.total() <= prediction.bytes.total() &&
+               other.relative_work <= prediction.relative_work &&
+               other.bytes.host <= prediction.bytes.host;
+      };
+      if (std::none_of(predictions.begin(), predictions.end(), beats))
+        predictions.push_back(std::move(prediction));
+    }
+  }
   std::stable_sort(predictions.begin(), predictions.end(),
                    [](const Prediction& a, const Prediction& b) {
                      return std::pair(a.relative_work, a.bytes.total()) <
@@ -267,7 +313,8 @@ absl::Status Verify(const Program& program, const Prediction& prediction,
                     const PredictOptions& options) {
   ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
   ASSIGN_OR_RETURN(const Tape tape, Lower(program, prediction.plan, options.lower));
-  const int64_t lowered = job.With(tape.arena_bytes).total();
+  const int64_t lowered = job.With(tape.arena_bytes, IsExact(prediction.shares)).total() +
+                          job.SecondTeamBytes(prediction.plan);
   if (lowered == prediction.bytes.total()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("plan ", prediction.plan.name, " was priced at ",
                                           prediction.bytes.total(), " bytes and takes ", lowered));

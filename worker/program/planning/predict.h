@@ -26,7 +26,7 @@ struct Components {
   int64_t data = 0;    // DataBytes: the order of the datasets' rows, in the host's memory: not of a
                        // GPU.
   int64_t arena = 0;   // ArenaBytes of the largest of the phases: step on the worst batch,
-                       // evaluation, samples.
+                       // evaluation, samples, the exact step that an inexact plan is measured by.
   // Of the host's memory, beside the device's: what the plan offloads, and OptimizerBytes where
   // they are there. In no sum here.
   int64_t host = 0;
@@ -45,8 +45,8 @@ constexpr int64_t WholeGpuPages(int64_t bytes) {
 inline constexpr int64_t kNormBytes = 8 * 1024 + kAlignment;
 
 // Bytes of the batch's static buffers at a key. Each buffer is rounded up to kAlignment, as in the
-// worker.
-int64_t BatchBytes(const Program& program, const TapeKey& key);
+// worker. A GPU's has arrays that its kernels read and a CPU's threads work out.
+int64_t BatchBytes(const Program& program, const TapeKey& key, const Machine& machine = {});
 
 // What the worker must hold on the device beside the arena. On a GPU these are the device's bytes
 // alone: the host's memory there is the process's, and no more than a few pieces of bounded size
@@ -79,6 +79,9 @@ struct PredictOptions {
   TapeKey generation_key = {};  // tokens == 0: no prompts are answered at evaluations.
   int64_t context_bytes = 0;
   int64_t data_bytes = 0;  // program::DataBytes.
+  // Whether plans that are not exact are measured (exact_step.h): none has an arena below that
+  // step's.
+  bool measures_drift = false;
 };
 
 // Lowers the plan in full and replays it.

@@ -164,10 +164,12 @@ GpuEvent EmulatedRuntime::MakeEvent() {
 }
 
 void EmulatedRuntime::Copy(void* to, const void* from, int64_t bytes, kernels::Stream stream) {
+  if (!IsDeviceMemory(to) || !IsDeviceMemory(from)) ++host_copies_;
   Issue(stream, {[=] { std::memcpy(to, from, static_cast<size_t>(bytes)); }});
 }
 
 void EmulatedRuntime::Fill(void* to, int byte, int64_t bytes, kernels::Stream stream) {
+  ++fills_;
   Issue(stream, {[=] { std::memset(to, byte, static_cast<size_t>(bytes)); }});
 }
 
@@ -190,6 +192,7 @@ void EmulatedRuntime::Wait(GpuEvent handle, kernels::Stream stream) {
 void EmulatedRuntime::Multiply(const GemmCall& call, kernels::Stream stream) {
   const std::string refusal = CublasRefusal(call);
   if (!refusal.empty()) throw std::runtime_error(refusal);
+  ++products_;
   Issue(stream, {[this, call] { RunProduct(call); }});
 }
 

@@ -45,6 +45,9 @@ class EmulatedRuntime final : public GpuRuntime {
   int64_t launches() const { return launches_; }
   const std::set<const void*>& kernels() const { return kernels_; }  // That were launched.
   int64_t issued() const { return issued_; }
+  int64_t products() const { return products_; }
+  int64_t fills() const { return fills_; }
+  int64_t host_copies() const { return host_copies_; }  // From the host's memory, or to it.
 
   MemoryInfo memory() override;
   void* Allocate(int64_t bytes) override;
@@ -96,6 +99,7 @@ class EmulatedRuntime final : public GpuRuntime {
   std::string failure_;
   std::set<const void*> kernels_;
   int64_t launches_ = 0, issued_ = 0, fails_at_ = 0, leaked_bytes_ = 0;
+  int64_t products_ = 0, fills_ = 0, host_copies_ = 0;
 };
 
 }  // namespace snug::execute

@@ -81,6 +81,10 @@ class Attention {
     const View offsets = Take(2, DType::kF32);  // A 64-bit number for each token: enough.
     Gpu().Copy(offsets.data, kOffsets.data(), sizeof(kOffsets), 0);
     batch_.device_offsets = offsets.as<int64_t>();
+    const View offsets32 = Take(1, DType::kF32);
+    const std::vector<int32_t> in_32_bits(kOffsets.begin(), kOffsets.end());
+    Gpu().Copy(offsets32.data, in_32_bits.data(), sizeof(int32_t) * in_32_bits.size(), 0);
+    batch_.device_offsets32 = offsets32.as<int32_t>();
     run_.op = &op_;
     run_.batch = &batch_;
     run_.device = &Gpu();

@@ -12,6 +12,7 @@
 #include "tests/worker/execute/gpu/test_gpu.h"
 #include "tests/worker/execute/gpu/uploaded_run.h"
 #include "tests/worker/program/models.h"
+#include "worker/program/planning/form_plans.h"
 
 namespace snug::execute {
 namespace {
@@ -160,6 +161,22 @@ TEST_F(TapeTest, OffloadedValuesComeBackWhicheverStreamIsAhead) {
 }
 
 // An op that takes more than the table declares is stopped, and named, on a GPU as well.
+// Layers that are taken back on a stream of their own: the bits of the order on one stream.
+TEST_F(TapeTest, Rev10RecoveryBesideBackwardWhicheverStreamIsAhead) {
+  program::ModelConfig config = Llama();
+  config.reversible = true;
+  for (const TrainingMode& mode : {program::FullMode(), program::FullMode(DType::kBF16)}) {
+    ToyRun run(*BuildProgram(config, mode), kDocuments);
+    const Plan vanilla = *program::PinnedPlan(run.program(), {{"*", program::Stash::kReversible}});
+    const Result expected = OnGpu(run, vanilla);
+    for (const Ahead ahead : {Ahead::kFirstStream, Ahead::kLastStream}) {
+      const Result got = OnGpu(run, *program::RecoveredAhead(vanilla), ahead);
+      EXPECT_EQ(got.loss, expected.loss);
+      EXPECT_EQ(got.gradients, expected.gradients);
+    }
+  }
+}
+
 TEST_F(TapeTest, AnOpThatUnderDeclaresItsWorkspaceIsNamed) {
   const std::unique_ptr<GpuDevice> gpu = OpenTestGpu();
   ToyRun run(*BuildProgram(Llama(), program::FullMode()), kDocuments);

@@ -28,6 +28,8 @@ void UploadedRun::UploadBatch(const Batch& batch) {
   batch_.ids = UploadArray(batch.ids, batch.tokens);
   batch_.positions = UploadArray(batch.positions, batch.tokens);
   batch_.device_offsets = UploadArray(batch.offsets, batch.documents + 1);
+  const std::vector<int32_t> offsets32(batch.offsets, batch.offsets + batch.documents + 1);
+  batch_.device_offsets32 = UploadArray(offsets32.data(), batch.documents + 1);
   batch_.trained_rows = UploadArray(batch.trained_rows, batch.trained);
   batch_.labels = UploadArray(batch.labels, batch.trained);
   batch_.weights = UploadArray(batch.weights, batch.trained);
@@ -39,6 +41,13 @@ void UploadedRun::UploadBatch(const Batch& batch) {
   batch_.row_entropy = UploadArray(batch.row_entropy, batch.trained);
   batch_.row_correct = UploadArray(batch.row_correct, batch.trained);
   if (batch.overflow != nullptr) batch_.overflow = UploadArray(batch.overflow, 1);
+  if (batch.source_tokens == 0) return;
+  std::vector<int64_t> counts;
+  for (int64_t d = 0; d < batch.documents; ++d)
+    counts.push_back(batch.source_offsets[d + 1] - batch.source_offsets[d]);
+  batch_.source_ids = UploadArray(batch.source_ids, batch.source_tokens);
+  batch_.device_source_offsets = UploadArray(batch.source_offsets, batch.documents + 1);
+  batch_.device_source_counts = UploadArray(counts.data(), batch.documents);
 }
 
 program::Tape UploadedRun::Lower(const program::Plan& plan, bool training) const {
