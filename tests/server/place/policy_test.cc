@@ -5,18 +5,13 @@
 
 #include "server/place/ledger.h"
 #include "server/place/room.h"
+#include "tests/server/place/decisions.h"
 
 namespace snug::server {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-constexpr int64_t kGiB = int64_t{1} << 30;
-
-QueuedJob Job(const std::string& id, int64_t order, const std::vector<PlanNeeds>& plans) {
-  return {.id = id, .order = order, .plans = {{"cpu:0", plans}, {"cpu:1", plans}}};
-}
 
 RunningJob Running(int64_t order, int64_t bytes, int64_t end_us = INT64_MAX) {
   return {.key = {0, order, "running-" + std::to_string(order)}, .bytes = bytes, .end_us = end_us};
@@ -29,13 +24,6 @@ DeviceState With(std::vector<RunningJob> running) {
   device.jobs = static_cast<int>(running.size());
   device.running = std::move(running);
   return device;
-}
-
-std::vector<std::string> Placed(const Decision& decision) {
-  std::vector<std::string> placed;
-  for (const Placement& placement : decision.placements)
-    placed.push_back(placement.job + " on " + placement.device);
-  return placed;
 }
 
 const DeviceState kEmpty = {.name = "cpu:0", .capacity_bytes = 8 * kGiB};

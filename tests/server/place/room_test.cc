@@ -7,19 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "tests/server/place/decisions.h"
+
 namespace snug::server {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr const char* kReason =
     "waits for cpu:0: a job that is ahead of it there would be slowed more than it allows";
-
-QueuedJob Job(const std::string& id, int64_t order, const std::vector<PlanNeeds>& plans) {
-  return {.id = id, .order = order, .plans = {{"cpu:0", plans}, {"cpu:1", plans}}};
-}
 
 // 8 GiB, on which job 5 of the order runs and one more for each of `beside`; it bears `bears`.
 DeviceState Bearing(int bears, const std::vector<int64_t>& beside = {}) {
@@ -30,13 +27,6 @@ DeviceState Bearing(int bears, const std::vector<int64_t>& beside = {}) {
   device.jobs = static_cast<int>(device.running.size());
   device.reserved_bytes = device.jobs * kGiB;
   return device;
-}
-
-std::vector<std::string> Placed(const Decision& decision) {
-  std::vector<std::string> placed;
-  for (const Placement& placement : decision.placements)
-    placed.push_back(placement.job + " on " + placement.device);
-  return placed;
 }
 
 TEST(KeptOffTest, WhoIsBehindAJobWaitsWhereItBearsNobodyMore) {
